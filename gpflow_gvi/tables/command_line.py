@@ -6,15 +6,13 @@ Mistakes are found before TensorFlow is imported, which takes long.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from .._core import progress
 from .._core.quiet import loading
-from .requirements import require_columns, require_extra, require_file, require_new
+from .requirements import require_extra, require_file, require_new
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
@@ -99,7 +97,6 @@ def _predict(options: argparse.Namespace) -> int:
         output = path.with_name(f"{path.name[:end]}_predicted{path.name[end:]}")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"{output.parent} is no folder. Make it, or give another --output.")
-    _require_model(options.model, path)
     if not options.overwrite:
         require_new(output)
     if coverage is not None and not 0.0 < coverage < 1.0:
@@ -112,22 +109,3 @@ def _predict(options: argparse.Namespace) -> int:
         )
     print(f"{count:,} rows: {output}")
     return 0
-
-
-def _require_model(folder: Path, path: Path) -> None:
-    """Raise unless a folder holds a model of a table, and a file the columns that it needs."""
-    from .table_files import TextFormat, header
-
-    file, remedy = folder / "structure.json", "Give a folder that gpflow-gvi learn wrote."
-    if not file.exists():
-        what = "holds no model" if folder.exists() else "does not exist"
-        raise FileNotFoundError(f"{folder} {what}. {remedy}")
-    kind, like = None, None
-    with contextlib.suppress(ValueError, KeyError, TypeError):  # `load` says what is wrong then
-        root = json.loads(file.read_text("utf-8"))["root"]
-        kind = root["class"].rpartition(":")[2]
-        written = root["config"]["written"]["config"]
-        like = TextFormat(**written | {"names": tuple(written["names"]["value"])})
-    if kind not in ("TableModel", None):
-        raise TypeError(f"{folder} holds a {kind}, which is no model of a table. {remedy}")
-    require_columns(like.names if like else (), header(path, like))

@@ -105,13 +105,13 @@ class TextFormat(NamedTuple):
         return ", ".join(parts + ["with decimal commas"] * (self.decimal == ","))
 
 
-def header(path: Path, like: TextFormat | None = None) -> list[str]:
-    """Return the names of the columns of a file, which is written as `like` if that fits."""
+def header(path: Path) -> list[str]:
+    """Return the names of the columns of a file."""
     with _explained(path):
         if is_parquet(path):
             with _parquet(path) as file:
                 return list(file.schema_arrow.names)
-        return list(TextFormat.of(path, like).names)
+        return list(TextFormat.of(path).names)
 
 
 def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:

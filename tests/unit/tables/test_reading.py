@@ -90,7 +90,7 @@ def test_what_a_file_leaves_open_is_as_in_the_one_learned_from(learned, new, exp
     (tmp_path / "data.csv").write_text(learned)
     (tmp_path / "new.csv").write_text(new)
     like = prepare(tmp_path / "data.csv", "y", task="regression").written
-    assert table_files.header(tmp_path / "new.csv", like)[0] == "x"
+    assert table_files.TextFormat.of(tmp_path / "new.csv", like).names[0] == "x"
     ((_, part, _),) = table_files.chunks(tmp_path / "new.csv", 10, like)
     assert list(part["x"]) == expected
 
