@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gpflow.base import AnyNDArray
 
+from .. import likelihoods
 from ..metrics.classes import Selective, auroc, selective
 from .display import BLUE, ORANGE, Display, legend_above
 from .reliability import ReliabilityDisplay
@@ -42,12 +43,9 @@ class ClassesDisplay(Display):
         learned = getattr(estimator, "learned_", estimator)
         p = learned.predict_proba(X)
         classes = getattr(estimator, "classes_", None)
-        is_of = np.ravel(y)[:, None] == (np.arange(p.shape[1]) if classes is None else classes)
-        if not np.all(is_of.any(axis=1)):
-            unknown = np.ravel(y)[~is_of.any(axis=1)][0]
-            raise ValueError(f"y has {str(unknown)!r}, which is no class.")
+        y = likelihoods.encoded("y", y, np.arange(p.shape[1]) if classes is None else classes)
         scores = None if outside is None else (learned.score_ood(X), learned.score_ood(outside))
-        return cls.from_predictions(is_of.argmax(axis=1), p, scores=scores, ax=ax)
+        return cls.from_predictions(y, p, scores=scores, ax=ax)
 
     @classmethod
     def from_predictions(

@@ -51,7 +51,7 @@ class Display(abc.ABC):
 def panels(ax: Any, count: int) -> AnyNDArray:
     """Return an array of `count` Axes.
 
-    :param ax: None for those of a new figure, as many Axes, or one Axes to put them in.
+    :param ax: None for those of a new figure, as many Axes, or one subplot to put them in.
     :param count: how many are needed.
     """
     columns = min(count, 3)
@@ -67,14 +67,9 @@ def panels(ax: Any, count: int) -> AnyNDArray:
             return given
         if len(given) != 1:
             raise ValueError(f"ax has {len(given)} Axes; give 1 or {count}, or None.")
-        figure, own = given[0].figure, given[0].get_subplotspec()
         given[0].axis("off")
-        if own is None:  # Axes of `add_axes`, which are in no grid
-            box = given[0].get_position()
-            sides = {"left": box.x0, "right": box.x1, "bottom": box.y0, "top": box.y1}
-            grid = figure.add_gridspec(rows, columns, **sides)
-        else:
-            grid = own.subgridspec(rows, columns)
+        figure = given[0].figure
+        grid = given[0].get_subplotspec().subgridspec(rows, columns)
     return np.array([figure.add_subplot(grid[divmod(i, columns)]) for i in range(count)])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,6 @@ from .view import View
 
 MAX_BARS = 25
 """At most this many features are shown, the most relevant ones."""
-
-MAX_ROWS = 10_000
-"""Not more rows than these, whose copies have a column shuffled, are made at once."""
 
 MAX_NATS = 10.0
 """Where the NLL grows by more, its axis is logarithmic above 1: one bar would hide the others."""
@@ -113,23 +109,18 @@ def _importances(view: View, X: AnyNDArray, y: AnyNDArray, repeats: int, seed: i
     It is the average over `repeats` shuffles of a group of features.
     """
     learned = dataclasses.replace(view.learned, classes_=None)  # y are numbers of classes
-    rng, (N, D) = np.random.default_rng(seed), X.shape
+    rng = np.random.default_rng(seed)
 
     def nll(copies: AnyNDArray) -> AnyNDArray:
-        """Return that of copies of all rows, [..., N, D]: [..., N]."""
-        counts = copies.shape[:-1]
-        data = copies.reshape(-1, D), np.tile(y, (math.prod(counts[:-1]), 1))
+        """Return the average over copies of all rows: [N]."""
+        data = copies.reshape(-1, X.shape[1]), np.tile(y, (len(copies), 1))
         (logs,) = by_blocks(lambda *part: (learned.predict_log_density(part),), *data)
-        return -logs.reshape(counts)
+        return -logs.reshape(len(copies), len(X)).mean(axis=0)
 
     def shuffled(group: list[int]) -> AnyNDArray:
-        copies = np.tile(X, (repeats, 1, 1))
-        orders = np.stack([rng.permutation(N) for _ in range(repeats)])
-        copies[..., group] = X[:, group][orders]
+        copies = np.stack([X] * repeats)
+        for copy in copies:
+            copy[:, group] = X[rng.permutation(len(X))][:, group]
         return copies
 
-    # Several groups at once, as a call has its cost whatever the number of rows.
-    groups, at_once = list(view.groups.values()), max(1, MAX_ROWS // (repeats * N))
-    parts = [groups[i : i + at_once] for i in range(0, len(groups), at_once)]
-    found = [nll(np.stack([shuffled(group) for group in part])).mean(axis=1) for part in parts]
-    return np.concatenate(found) - nll(X[None])
+    return np.stack([nll(shuffled(group)) for group in view.groups.values()]) - nll(X[None])
