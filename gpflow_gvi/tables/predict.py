@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import os
-import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,9 +22,6 @@ ROWS_AT_ONCE = 20_000
 
 DIGITS = 12
 """Those of predictions in CSV: fewer than a number has, as the last are errors of rounding."""
-
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]+$)")
-"""The beginnings that OWASP names ("CSV injection"), but not that of a number."""
 
 
 def predict_file(
@@ -77,7 +73,7 @@ def predict_file(
                 )
             beyond.update(predicted[outside][predicted[outside] != ""])
             if not table_files.is_parquet(output):
-                predicted = without_formulas(rounded(predicted))
+                predicted = rounded(predicted)
             write(own, predicted, written)
             count += len(canonical)
             progress.found(rows=count)
@@ -104,14 +100,3 @@ def rounded(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(
         **{name: column.map(lambda x: float(f"{x:.{DIGITS}g}")) for name, column in numbers.items()}
     )
-
-
-def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose names and text begin with an apostrophe where they would be formulas."""
-    texts = table.select_dtypes(exclude="number")
-    escaped = {name: column.map(_escaped) for name, column in texts.items()}
-    return table.assign(**escaped).rename(columns=_escaped)
-
-
-def _escaped(value: object) -> object:
-    return f"'{value}" if _FORMULA.match(str(value)) else value
