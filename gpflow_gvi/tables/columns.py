@@ -75,18 +75,16 @@ class Columns(NamedTuple):
         is_kept: bool,
     ) -> None:
         values = without(NO_NUMBER, column).dropna()
-        lists = has_lists(values)
-        values = values[: 0 if lists else None]
         numbers = _numbers_or_nan(values)
         is_number, dates = _is_of_numbers(values, numbers), None
         if not is_number and values.nunique() > 1:
             dates = read_dates(column)
-        if not (is_number or dates or lists):
+        if not (is_number or dates):
             values = without(NO_TEXT, column).dropna()
         why = None
         has_ticks = 1 < len(values) < len(column)  # a value or none is as good as two values
         if values.nunique() < 2 - has_ticks:
-            why = "lists in cells" if lists else "a single value" if len(values) else "empty"
+            why = "a single value" if len(values) else "empty"
         elif not (is_number or dates) and values.nunique() > max(MAX_CATEGORIES, 0.5 * len(values)):
             why = "text that differs from row to row"
         if is_kept and (why or is_dropped):
@@ -176,12 +174,6 @@ def _numbers_or_nan(column: pd.Series[Any]) -> AnyNDArray:
 def in_seconds(column: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column of durations as numbers, and any other as it is."""
     return column.dt.total_seconds() if column.dtype.kind == "m" else column
-
-
-def has_lists(values: pd.Series[Any]) -> bool:
-    """Return True if a cell is a list or an array, as in nested columns of Parquet."""
-    is_list = required("pandas.api.types").is_list_like
-    return values.dtype == object and bool(values.map(is_list).any())
 
 
 def _is_of_numbers(values: pd.Series[Any], numbers: AnyNDArray) -> bool:

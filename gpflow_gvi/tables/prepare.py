@@ -15,7 +15,7 @@ import numpy as np
 from .._core import progress
 from ..errors import short_repr
 from . import table_files
-from .columns import Columns, has_lists, in_seconds, require_finite, slips
+from .columns import Columns, in_seconds, require_finite, slips
 from .dates import Dates
 from .requirements import require_known, required
 from .table_files import TextFormat
@@ -180,12 +180,7 @@ def target_of(
 ) -> tuple[AnyNDArray, AnyNDArray, Task]:
     """Return a mask of the rows with a target, [N], their targets, and the task."""
     column = in_seconds(table[name])
-    if has_lists(cells := column.dropna()):
-        raise ValueError(
-            f"target {name!r} has lists in cells, such as {short_repr(cells.iloc[0])}. Give a "
-            "number or the name of a class in each row: a column for each number of the lists."
-        )
-    has_slips = _distinct_numbers(without(NO_NUMBER, cells)) > MAX_NUMBERED_CLASSES
+    has_slips = _distinct_numbers(without(NO_NUMBER, column)) > MAX_NUMBERED_CLASSES
     if task is None and has_slips:
         task = "regression"
     column = without(NO_NUMBER if task == "regression" else NO_TEXT, column)

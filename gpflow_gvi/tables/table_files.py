@@ -185,10 +185,16 @@ def _parquet(path: Path) -> Iterator[Any]:
 
 
 def _in_pandas(table: Any) -> pd.DataFrame:
-    """Return a table of Arrow as one of pandas, which does not take the categories of polars."""
-    types = required("pyarrow.types")
+    """Return a table of Arrow as one of pandas, with lists as text.
+
+    Pandas does not take the categories of polars.
+    """
+    pyarrow, types = required("pyarrow"), required("pyarrow.types")
     for i, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
-        if types.is_dictionary(kind) and types.is_unsigned_integer(kind.index_type):
+        if types.is_nested(kind):
+            cells = [None if cell is None else str(cell) for cell in table.column(i).to_pylist()]
+            table = table.set_column(i, name, pyarrow.array(cells, pyarrow.string()))
+        elif types.is_dictionary(kind) and types.is_unsigned_integer(kind.index_type):
             table = table.set_column(i, name, table.column(i).cast(kind.value_type))
     return table.to_pandas(ignore_metadata=True)
 

@@ -120,6 +120,16 @@ def test_categories_of_polars_are_text(file):
     assert list(_predicted(file, prepared)["kind"]) == ["a", "b", "missing", "a"] * 10
 
 
+def test_lists_are_text(file):
+    lists = pa.array([[float(n), 1.0] if n else None for n in range(N)])
+    pyarrow_parquet.write_table(pa.table({"lists": lists, "size": SIZE, "cost": COST}), file)
+    prepared = prepare(file, "cost")
+    assert prepared.columns.left_out == {"lists": "text that differs from row to row"}
+    assert list(_predicted(file, prepared)["size"]) == list(SIZE)
+    with pytest.raises(ValueError, match="target 'lists'"):
+        prepare(file, "lists")
+
+
 def test_columns_stay_as_they_are_beside_predictions(file, tmp_path):
     """Whatever the first part of the file has of a column, such as nothing."""
     late, prices = [None] * 20, [decimal.Decimal("1.5"), decimal.Decimal("1234.25")]

@@ -258,18 +258,15 @@ def test_columns_that_say_nothing_are_left_out():
             "number": [1.0, 2.0, 3.0],
             "empty": [None] * 3,
             "same": ["a"] * 3,
-            "lists": [[1.0, 2.0], np.ones(2), None],
             "day": pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03"]),
         }
     )
     columns = Columns.of(table)
     assert columns.numbers == ["number"]
-    assert set(columns.left_out) == {"empty", "same", "lists"}
+    assert set(columns.left_out) == {"empty", "same"}
     assert list(columns.dates) == ["day"]
     with pytest.raises(ValueError, match="no column can be learned from"):
         Columns.of(table[["empty", "same"]])
-    with pytest.raises(ValueError, match="target 'lists' has lists in cells"):
-        target_of(table, "lists", None)
 
 
 def test_a_value_or_none_is_a_column_as_a_category_and_as_a_number():
