@@ -103,9 +103,6 @@ class Estimator(BaseEstimator):
         columns = getattr(self, "feature_names_in_", None)
         return learned if columns is None else with_names(learned, tuple(columns))
 
-    def _require_likelihood(self) -> None:
-        checks.likelihood(self.likelihood)
-
     def _weights(self, X: AnyNDArray, weights: Any) -> AnyNDArray:
         """Return the weights of the rows of X as numbers, none of which is negative: [N]."""
         with naming("sample_weight"):

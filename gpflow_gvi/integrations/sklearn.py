@@ -327,7 +327,7 @@ class GVIClassifier(ClassifierMixin, Estimator):
         return self.likelihood
 
     def _of_classes(self, K: int) -> Likelihood:
-        self._require_likelihood()
+        checks.likelihood(self.likelihood)
         if self.likelihood is None:
             return softmax_of(self.mean) or likelihoods.likelihood_of(self.classes_)
         found = likelihoods.num_classes(self.likelihood)

@@ -53,11 +53,7 @@ class TableModel:
 
     def inputs(self, table: pd.DataFrame) -> AnyNDArray:
         """Return the inputs of a table with the columns that were learned from: [N, D]."""
-        return self.encoded(self.columns.typed(table))
-
-    def encoded(self, typed: pd.DataFrame) -> AnyNDArray:
-        """Return the inputs of columns that are `Columns.typed`: [N, D]."""
-        return self.encoder.transform(typed)
+        return self.encoder.transform(self.columns.typed(table))
 
     def predict(self, table: pd.DataFrame, coverage: float = 0.95) -> pd.DataFrame:
         """Return a column for each predicted quantity.
@@ -67,7 +63,7 @@ class TableModel:
         names those in which a row lies beyond the rows learned from: its prediction says little.
         """
         typed, name = self.columns.typed(table), self.target
-        X = self.encoded(typed)
+        X = self.encoder.transform(typed)
         if self.classes_ is not None:
             p = self.learned_.predict_proba(X)
             found: dict[str, AnyNDArray] = {f"{name}_label": self.classes_[p.argmax(axis=1)]}

@@ -98,7 +98,7 @@ def _panel(model: TableModel, typed: pd.DataFrame, few: pd.DataFrame, name: str)
         changed = [{name: value} for value in grid]
         levels = ["0", "1"] if np.array_equal(grid, [0.0, 1.0]) else None
     rows = required("pandas").concat([few.assign(**values) for values in changed])
-    at = model.encoded(rows).reshape(len(changed), len(few), -1)
+    at = model.encoder.transform(rows).reshape(len(changed), len(few), -1)
     return Panel(name, np.asarray(grid, dtype=float), at, marks, levels)
 
 
