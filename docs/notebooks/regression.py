@@ -238,7 +238,7 @@ plt.show()
 
 # %% [markdown]
 # **Tempering** scales the covariance by the factor that maximises the density of the validation
-# set.
+# set. The scores are in standard units.
 
 # %%
 tempered = gvi.temper(model, held_out)
@@ -246,5 +246,5 @@ print("factor:", tempered.variational.kernel.factor.numpy().round(3))
 unseen = standard(*new)
 print(" " * 12 + "".join(f"{name:>18}" for name in SHOWN))
 for name, one in {"untempered": model, "tempered": tempered}.items():
-    scores = gvi.metrics.evaluate(one, unseen, Y_scale=spread)
+    scores = gvi.metrics.evaluate(one, unseen)
     print(f"{name:<12}" + "".join(f"{scores[metric]:18.3f}" for metric in SHOWN))

@@ -128,9 +128,7 @@ METRICS: dict[str, Metric] = {
 """All metrics of `evaluate`, by name."""
 
 
-def evaluate(
-    model: Any, data: RegressionData, *, coverage_level: float = 0.95, Y_scale: Any = 1.0
-) -> dict[str, float]:
+def evaluate(model: Any, data: RegressionData, *, coverage_level: float = 0.95) -> dict[str, float]:
     """Return all `METRICS` of a model's predictions of the data, by name.
 
     With a likelihood of classes these are the `CLASS_METRICS` (`evaluate_classes` has more).
@@ -142,11 +140,8 @@ def evaluate(
         `predict_log_density`.
     :param data: held-out (X, Y).
     :param coverage_level: the nominal coverage of the central intervals.
-    :param Y_scale: the scale by which Y was divided before the fit, a number or [J]; the metrics
-        are then those of the original Y. They do not depend on a shift.
     """
     checks.coverage(coverage_level, "coverage_level")
-    checks.positive("Y_scale", Y_scale)
     likelihood = getattr(model, "likelihood", None)
     if are_labels(likelihood):
         of_classes = labels_and_probabilities(model, data)
@@ -157,25 +152,17 @@ def evaluate(
     mean, variance = by_blocks(model.predict_y, X)
     (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
     Y, mean, sd = _gaussians(Y, mean, variance)
-    scale = np.asarray(Y_scale, dtype=np.float64)
-    if scale.shape not in ((), (1,), (Y.shape[1],)):
-        raise ValueError(
-            f"Y_scale has shape {scale.shape}; give one number, or one for each of the "
-            f"{Y.shape[1]} outputs."
-        )
-    scale = np.broadcast_to(scale, (Y.shape[1],))
-    scaled = Y * scale, mean * scale, np.square(sd * scale)
+    gaussians = Y, mean, np.square(sd)
     if is_gaussian(likelihood) and hasattr(model, "predict_law"):
         law = model.predict_law(X)
         lower, upper = (law.quantile(0.5 + half * coverage_level) for half in (-0.5, 0.5))
-        scores, level = law.crps(Y) * scale, np.abs(2.0 * law.cdf(Y) - 1.0)
+        scores, level = law.crps(Y), np.abs(2.0 * law.cdf(Y) - 1.0)
     else:
         half_width = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
         lower, upper = mean - half_width, mean + half_width
-        scores, level = _crps_of_gaussians(*scaled), _level_of_gaussians(*scaled)
-    # The density of s·y is that of y divided by s.
-    logs = np.asarray(log_density, dtype=float) - np.sum(np.log(scale))
-    at = Predictions(*scaled, logs, lower * scale, upper * scale, scores, level)
+        scores, level = _crps_of_gaussians(*gaussians), _level_of_gaussians(*gaussians)
+    logs = np.asarray(log_density, dtype=float)
+    at = Predictions(*gaussians, logs, lower, upper, scores, level)
     return {name: metric.function(at) for name, metric in METRICS.items()}
 
 

@@ -181,29 +181,6 @@ def test_nll_is_that_of_the_likelihood(rng: np.random.Generator) -> None:
     assert_close(result["nll"], expected, ITERATIVE)
 
 
-def test_original_scale_is_a_change_of_variables(rng: np.random.Generator) -> None:
-    X, Y = rng.normal(size=(N, 1)), rng.normal(size=(N, J))
-    svgp = model(rng)
-    shift, scale = np.array([7.0, -1.0]), np.array([3.0, 0.01])
-    result = metrics.evaluate(svgp, (X, Y), Y_scale=scale)
-    mean, variance = (part.numpy() for part in svgp.predict_y(X))
-    original = shift + scale * Y
-    process = stats.norm(shift + scale * mean, scale * np.sqrt(variance))
-    assert_close(result["nll"], -np.mean(np.sum(process.logpdf(original), axis=-1)))
-    assert_close(result["rmse"], metrics.rmse(original, process.mean()))
-    assert_close(result["mae"], metrics.mae(original, process.mean()))
-    assert_close(result["crps"], metrics.crps(original, process.mean(), process.var()))
-    lower, upper = process.interval(0.95)
-    assert_close(result["width"], metrics.width(lower, upper))
-    assert result["coverage"] == metrics.coverage(original, lower, upper)
-    standardised = metrics.evaluate(svgp, (X, Y))
-    assert_close(result["calibration_error"], standardised["calibration_error"])
-    # One number is the scale of all outputs.
-    halved = metrics.evaluate(svgp, (X, Y), Y_scale=0.5)
-    assert_close(halved["nll"], standardised["nll"] + J * np.log(0.5))
-    assert_close(halved["rmse"], 0.5 * standardised["rmse"])
-
-
 class Recorder:
     """A model that remembers how many rows it was asked for at a time."""
 
@@ -270,8 +247,6 @@ def test_evaluate_in_single_precision(rng: np.random.Generator) -> None:
     ("error", "options", "message"),
     [
         (ValueError, {"coverage_level": 1.0}, r"coverage_level is 1.0; .*between 0 and 1"),
-        (ValueError, {"Y_scale": [1.0, 0.0]}, r"Y_scale is \[1.0, 0.0\]; it must be positive"),
-        (ValueError, {"Y_scale": np.ones(3)}, r"Y_scale has shape \(3,\).* 2 outputs"),
         (ValueError, {"Y": np.ones((5, 1))}, r"Y has shape \(5, 1\), mean has shape \(5, 2\)"),
         (ValueError, {"Y": np.full((5, J), np.nan)}, "Y has NaN"),
         (TypeError, {"model": gvi}, r"model is <module.*it must have a method predict_y"),
