@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,10 +14,9 @@ from ..prediction.class_probabilities import class_probabilities
 
 
 class Metric(NamedTuple):
-    """A metric of predictions, with its orientation."""
+    """The name of a metric of predictions, with its orientation."""
 
     name: str
-    function: Callable[[Any], float]
     orientation: Literal["lower", "higher", "target"]
     """Whether lower or higher values are better, or those close to a nominal value."""
 
@@ -240,16 +238,11 @@ def _scores(negative: TensorType, positive: TensorType) -> list[AnyNDArray]:
     return both
 
 
-CLASS_METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("nll", lambda at: cross_entropy(*at), "lower"),
-        Metric("accuracy", lambda at: accuracy(*at), "higher"),
-        Metric("brier", lambda at: brier(*at), "lower"),
-        Metric("ece", lambda at: ece(*at), "lower"),
-    )
+CLASS_METRICS = {
+    name: Metric(name, "higher" if name == "accuracy" else "lower")
+    for name in ("nll", "accuracy", "brier", "ece")
 }
-"""All metrics of `evaluate` for a classifier, by name: functions of a pair (Y, probabilities)."""
+"""All metrics of `evaluate` for a classifier, by name."""
 
 
 def evaluate_probabilities(

@@ -8,7 +8,7 @@ with their orientation, and `evaluate` computes all of them for a model.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData, TensorType
@@ -19,7 +19,7 @@ from .._core.data import Data
 from .._core.row_blocks import by_blocks
 from ..calibration.conformal_prediction import require_real_outputs
 from ..likelihoods import are_labels, is_gaussian
-from .classes import CLASS_METRICS, Metric, labels_and_probabilities
+from .classes import CLASS_METRICS, Metric, evaluate_probabilities, labels_and_probabilities
 
 LEVELS = tuple(i / 20 for i in range(1, 20))
 """The nominal coverages of `calibration_error`: 0.05, 0.10, ..., 0.95."""
@@ -100,30 +100,9 @@ def _calibration_error(level: AnyNDArray) -> float:
     return float(np.mean(np.abs(observed - nominal)))
 
 
-class Predictions(NamedTuple):
-    """Observations and their predictions: the argument of a metric."""
-
-    Y: AnyNDArray  # [N, J]
-    mean: AnyNDArray  # [N, J]
-    variance: AnyNDArray  # of y, noise included, [N, J]
-    log_density: AnyNDArray  # of each row, [N]
-    lower: AnyNDArray  # ends of the prediction intervals, [N, J]
-    upper: AnyNDArray
-    crps: AnyNDArray  # of each observation, [N, J]
-    level: AnyNDArray  # the coverage of the central interval that ends at y, [N, J]
-
-
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("nll", lambda at: -float(np.mean(at.log_density)), "lower"),
-        Metric("rmse", lambda at: rmse(at.Y, at.mean), "lower"),
-        Metric("mae", lambda at: mae(at.Y, at.mean), "lower"),
-        Metric("crps", lambda at: float(np.mean(at.crps)), "lower"),
-        Metric("coverage", lambda at: coverage(at.Y, at.lower, at.upper), "target"),
-        Metric("width", lambda at: width(at.lower, at.upper), "lower"),
-        Metric("calibration_error", lambda at: _calibration_error(at.level), "lower"),
-    )
+METRICS = {
+    name: Metric(name, "target" if name == "coverage" else "lower")
+    for name in ("nll", "rmse", "mae", "crps", "coverage", "width", "calibration_error")
 }
 """All metrics of `evaluate`, by name."""
 
@@ -144,15 +123,14 @@ def evaluate(model: Any, data: RegressionData, *, coverage_level: float = 0.95) 
     checks.coverage(coverage_level, "coverage_level")
     likelihood = getattr(model, "likelihood", None)
     if are_labels(likelihood):
-        of_classes = labels_and_probabilities(model, data)
-        return {name: metric.function(of_classes) for name, metric in CLASS_METRICS.items()}
+        found = evaluate_probabilities(*labels_and_probabilities(model, data))
+        return {name: found[name] for name in CLASS_METRICS}
     require_real_outputs(model)
     X, Y = Data.of(data)
     feature_names.require_of(model, next(iter(data)))
     mean, variance = by_blocks(model.predict_y, X)
     (log_density,) = by_blocks(lambda *block: (model.predict_log_density(block),), X, Y)
     Y, mean, sd = _gaussians(Y, mean, variance)
-    gaussians = Y, mean, np.square(sd)
     if is_gaussian(likelihood) and hasattr(model, "predict_law"):
         law = model.predict_law(X)
         lower, upper = (law.quantile(0.5 + half * coverage_level) for half in (-0.5, 0.5))
@@ -160,10 +138,17 @@ def evaluate(model: Any, data: RegressionData, *, coverage_level: float = 0.95) 
     else:
         half_width = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
         lower, upper = mean - half_width, mean + half_width
-        scores, level = _crps_of_gaussians(*gaussians), _level_of_gaussians(*gaussians)
-    logs = np.asarray(log_density, dtype=float)
-    at = Predictions(*gaussians, logs, lower, upper, scores, level)
-    return {name: metric.function(at) for name, metric in METRICS.items()}
+        scores = _crps_of_gaussians(Y, mean, variance)
+        level = _level_of_gaussians(Y, mean, variance)
+    return {
+        "nll": -float(np.mean(np.asarray(log_density, dtype=float))),
+        "rmse": rmse(Y, mean),
+        "mae": mae(Y, mean),
+        "crps": float(np.mean(scores)),
+        "coverage": coverage(Y, lower, upper),
+        "width": width(lower, upper),
+        "calibration_error": _calibration_error(level),
+    }
 
 
 def _gaussians(

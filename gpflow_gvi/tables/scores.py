@@ -98,9 +98,9 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
     labels, learned = np.searchsorted(classes, y), np.isin(classes, own_classes)
     shares, p = np.mean(seen[:, None] == classes, axis=0), np.zeros((N, len(classes)))
     p[:, learned] = model.learned_.predict_proba(X)
-    own, base = (labels, p), (labels, np.broadcast_to(shares, p.shape))
-    scores = {name: metrics.CLASS_METRICS[name] for name in ("accuracy", "nll", "brier", "ece")}
-    table = {name: (each.function(own), each.function(base)) for name, each in scores.items()}
+    base = np.broadcast_to(shares, p.shape)
+    own, without = (metrics.evaluate_probabilities(labels, each) for each in (p, base))
+    table = {name: (own[name], without[name]) for name in ("accuracy", "nll", "brier", "ece")}
     right, always = table["accuracy"]
     said = (
         f"It predicts {model.target} rightly in {100 * right:.0f} % of {N:,} rows that it had not "
@@ -119,5 +119,5 @@ def _of_classes(model: TableModel, X: AnyNDArray, y: AnyNDArray, seen: AnyNDArra
     )
     rows = np.arange(N)
     tiny = np.finfo(float).tiny
-    mine, theirs = (np.log(np.maximum(each[rows, labels], tiny)) for each in (p, base[1]))
+    mine, theirs = (np.log(np.maximum(each[rows, labels], tiny)) for each in (p, base))
     return table, mine - theirs, said, calibration, (p,)
