@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import numbers
-import warnings
 from collections.abc import Collection
 from typing import Any
 
@@ -12,12 +11,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow import likelihoods
 from gpflow.base import AnyNDArray
-from gpflow.config import default_jitter
-from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.likelihoods import Likelihood
 from scipy.sparse import issparse
 
-from ..errors import NumericsWarning, short_repr
+from ..errors import short_repr
 
 
 def array_of_any(name: str, value: Any) -> AnyNDArray:
@@ -194,21 +191,3 @@ def number_of_data(num_data: Any) -> None:
     known = tf.get_static_value(tf.convert_to_tensor(num_data))
     if known is not None and known % 1:
         raise ValueError(f"num_data is {num_data}; it must be a whole number, as len(X) is.")
-
-
-def distinct_points(inducing_variable: InducingVariables) -> None:
-    """Warn of inducing points that occur twice: K_ZZ is singular but for its jitter."""
-    for part in getattr(inducing_variable, "inducing_variables", (inducing_variable,)):
-        if not isinstance(part, InducingPoints):
-            continue
-        with tf.init_scope():
-            points = np.asarray(tf.convert_to_tensor(part.Z))
-        repeated = len(points) - len(np.unique(points, axis=0))
-        if repeated:
-            warnings.warn(
-                f"{repeated} of the {len(points)} inducing points Z repeat another one, so K_ZZ is "
-                f"singular; it is factorised with jitter {default_jitter():.3g} added to its "
-                "diagonal. Drop the repeated rows (numpy.unique(Z, axis=0)) to avoid this.",
-                NumericsWarning,
-                stacklevel=4,
-            )

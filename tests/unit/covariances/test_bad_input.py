@@ -20,7 +20,6 @@ from gpflow_gvi.covariances import (
     SparsePosterior,
     Tempered,
 )
-from gpflow_gvi.errors import NumericsWarning
 from tests import catalogue, references
 from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 
@@ -179,10 +178,9 @@ def test_a_correlated_kernel_of_its_own_is_refused(construct):
 
 
 @pytest.mark.parametrize("name", catalogue.COVARIANCES)
-def test_repeated_inducing_points_are_reported_and_harmless(name, rng):
-    X, jitter = rng.uniform(-2.0, 2.0, size=(5, 1)), f"{gpflow.config.default_jitter():.3g}"
-    with pytest.warns(NumericsWarning, match=rf"2 of the 5 .* jitter {jitter}.*unique"):
-        doubled = catalogue.COVARIANCES[name](SE, Z[[0, 1, 1, 2, 2]])
+def test_repeated_inducing_points_are_harmless(name, rng):
+    X = rng.uniform(-2.0, 2.0, size=(5, 1))
+    doubled = catalogue.COVARIANCES[name](SE, Z[[0, 1, 1, 2, 2]])
     found = doubled(X).numpy()
     assert np.linalg.eigvalsh(found).min() > -ROUNDING.float64 * np.trace(found)
     # The start of these two depends on how often a point occurs, not only on where it is.
