@@ -165,7 +165,17 @@ def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
     valid = (whole >= 0) & (whole < J) & (tf.cast(whole, Y.dtype) == Y)
     message = f"Y: labels must be whole numbers from 0 to {J - 1}."
     with tf.control_dependencies([tf.debugging.assert_equal(valid, True, message)]):
-        return tf.cast(Y, tf.int64 if isinstance(likelihood, Softmax) else default_float())
+        return _as_taken(likelihood, Y)
+
+
+@functools.singledispatch
+def _as_taken(likelihood: Likelihood | None, Y: tf.Tensor) -> tf.Tensor:
+    return tf.cast(Y, default_float())
+
+
+@_as_taken.register
+def _(likelihood: Softmax, Y: tf.Tensor) -> tf.Tensor:
+    return tf.cast(Y, tf.int64)
 
 
 def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
