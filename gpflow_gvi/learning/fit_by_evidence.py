@@ -210,9 +210,7 @@ class EvidenceFits(Fits):
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
         if candidate.num_parameters > self.recipe.min_optimism * N:
-            minimise = self.settings.again()
-            if self.recipe.few_rows >= N:  # without a part of many rows an optimum hardly moves
-                minimise = self.settings.briefly(len(self.data.features))
+            minimise = self.settings.briefly(len(self.data.features))
             found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
         every = self._rows(found, np.arange(N), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)

@@ -121,8 +121,7 @@ class Recipe:
 
     few_rows: int = 300
     """Kernels are first fitted to not more rows than these, from each of their starts. Up to this
-    number, what is decided without some of them is not left to chance: hyper-parameters are fitted
-    again for as long as from a start, and there are several partitions into folds."""
+    number there are several partitions into folds, so that chance decides less."""
     gap_of_starts: float = 0.5
     """The second best kernel is fitted to all rows, too, if its start is worse by less nats."""
     gap: float = 0.1

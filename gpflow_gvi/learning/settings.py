@@ -147,7 +147,7 @@ class RegulariserSettings:
         return _with_iterations(self.minimise_briefly, lambda n: max(n, num_features) if n else n)
 
     def again(self) -> Minimise:
-        """Return `minimise_briefly` for fits without some of the rows, from those to all."""
+        """Return `minimise_briefly` for fits by sites to some of the rows, from those to all."""
         return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
 
     def of_a_round(self) -> Minimise:
