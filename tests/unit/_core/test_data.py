@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import gpflow
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from gpflow_gvi._core.data import Data, inputs, largest, observations
+from gpflow_gvi.errors import NumericsWarning
 from tests.tolerances import assert_close
 
 X = np.arange(12.0).reshape(6, 2)
@@ -107,3 +110,13 @@ def test_infinite_values_are_named_by_row_and_column():
         inputs("X", pd.DataFrame(X, columns=["age", "pay", "time"]), first_row=10)
     with pytest.raises(ValueError, match=r"first is row 3\)"):
         observations("Y", X[:, 1])
+
+
+def test_tables_of_many_codes_are_no_images(rng):
+    codes = rng.integers(0, 2, size=(20, 40)).astype(float)
+    codes[:, 0] = rng.integers(90, 200, size=20)  # a pressure beside answers of yes and no
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        inputs("X", codes)
+    with pytest.warns(NumericsWarning, match="images that were not scaled"):
+        inputs("X", rng.integers(0, 256, size=(1, 784)).astype(float))
