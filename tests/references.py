@@ -124,7 +124,7 @@ def padded(K: Array) -> Array:
 
 @contextlib.contextmanager
 def jitter_of_posteriors() -> Iterator[None]:
-    """Let GPflow's models have the jitter of P given data, a hundredth of theirs."""
-    jitter = 0.01 * gpflow.config.default_jitter()
+    """Let GPflow's models have the jitter of P given data, a ten-thousandth of theirs."""
+    jitter = 1e-4 * gpflow.config.default_jitter()
     with gpflow.config.as_context(gpflow.config.Config(jitter=jitter)):
         yield

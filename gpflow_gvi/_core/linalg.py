@@ -70,10 +70,11 @@ def least_jitter(K: TensorType) -> tf.Tensor:
     """Return the jitter of K_ZZ where Y may be nearly exact: [J].
 
     It is noise of the values at Z, and GPflow's may be more than that of Y, as the variance of a
-    smooth k is many times Y's. In double precision a hundredth is enough for a factor.
+    smooth k is many times Y's. In double precision a ten-thousandth is enough for a factor of up to
+    some thousand points.
     """
     usual = usual_jitter(K)
-    return 0.01 * usual if usual.dtype == tf.float64 else usual
+    return 1e-4 * usual if usual.dtype == tf.float64 else usual
 
 
 @check_shapes("K: [batch..., M, M]", "amount: [broadcast batch...]", "return: [batch..., M, M]")

@@ -126,7 +126,7 @@ def cholesky(kernel: Kernel, inducing_variable: InducingVariables) -> tf.Tensor:
 
 
 def jitter(inducing_variable: InducingVariables, Kzz: TensorType) -> tf.Tensor:
-    """Return what is added to the diagonal of K_ZZ: [J]."""
+    """Return the amount that is added to the diagonal of K_ZZ: [J]."""
     is_less = isinstance(inducing_variable, DistinctPoints)
     return linalg.least_jitter(Kzz) if is_less else linalg.usual_jitter(Kzz)
 

@@ -151,7 +151,7 @@ def test_arrays_become_fixed_points_and_inducing_variables_stay(rng):
     assert len(moving.trainable_variables) == 1
 
 
-@pytest.mark.parametrize(("kind", "share"), [(InducingPoints, 1.0), (gram.DistinctPoints, 0.01)])
+@pytest.mark.parametrize(("kind", "share"), [(InducingPoints, 1.0), (gram.DistinctPoints, 1e-4)])
 @pytest.mark.parametrize("variance", [1e-8, 1e-4, 10.0])
 def test_jitter_is_no_more_than_a_millionth_of_the_variance(variance, kind, share):
     """Else it was the variance of the log of rates of many counts."""
@@ -159,5 +159,7 @@ def test_jitter_is_no_more_than_a_millionth_of_the_variance(variance, kind, shar
     kernel = gpflow.kernels.SquaredExponential(variance)
     remaining = gram.remaining_variance(kernel, points, X)
     jitter = share * gpflow.config.default_jitter() * min(variance, 1.0)
-    assert_close(remaining, [[variance * jitter / (variance + jitter)]], ITERATIVE)
+    expected = variance * jitter / (variance + jitter)
+    rounding = 1e-9 * variance  # a difference of variances has theirs
+    assert_close(remaining, [[expected]], ITERATIVE, scale=expected + rounding)
     assert_close(gram.features(kernel, points, X), gram.whitened(kernel, points, X))

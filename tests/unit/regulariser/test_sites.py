@@ -151,8 +151,8 @@ def test_predictions_left_out_are_those_given_the_other_sites():
     for n in (0, 17, 40, N - 1):
         others = np.delete(np.arange(N), n)
         mean, variance = _given(prior, (part.numpy()[others] for part in sites), others, n)
-        assert_close(loo[0][n].numpy().item(), mean)
-        assert_close(loo[1][n].numpy().item(), variance)
+        assert_close(loo[0][n].numpy().item(), mean, ITERATIVE)  # little jitter: K_ZZ is singular
+        assert_close(loo[1][n].numpy().item(), variance, ITERATIVE)
 
 
 @pytest.mark.usefixtures("to_the_end")
