@@ -77,6 +77,11 @@ def least_jitter(K: TensorType) -> tf.Tensor:
     return 1e-4 * usual if usual.dtype == tf.float64 else usual
 
 
+def cholesky_of_points(Kzz: TensorType) -> tf.Tensor:
+    """Return the lower factor of K_ZZ with the least jitter: [J, M, M]."""
+    return cholesky(add_to_diagonal(Kzz, least_jitter(Kzz)), name="K_ZZ")
+
+
 @check_shapes("K: [batch..., M, M]", "amount: [broadcast batch...]", "return: [batch..., M, M]")
 def add_to_diagonal(K: tf.Tensor, amount: TensorType) -> tf.Tensor:
     """Return K + amount · I."""

@@ -1,9 +1,9 @@
 """What a mean and a covariance need of an inducing variable: K_ZZ, K_ZX and L⁻¹K_ZX.
 
-All of it comes through GPflow's `Kuu` and `Kuf`, with GPflow's jitter on K_ZZ, so that every
-inducing variable for which GPflow or its user registers these two functions works. Outputs come
-first: `[J, M, M]` and `[J, M, N]`, with J = 1 where the outputs share a kernel and an inducing
-variable.
+All of it comes through GPflow's `Kuu` and `Kuf`, so that every inducing variable for which GPflow
+or its user registers these two functions works, with GPflow's jitter on K_ZZ; `DistinctPoints` have
+less. Outputs come first: `[J, M, M]` and `[J, M, N]`, with J = 1 where the outputs share a kernel
+and an inducing variable.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _collapsed_bound(
     """
     M, sigma = tf.shape(Kzz)[-1], tf.sqrt(noise)
     identity = tf.eye(M, dtype=Kzz.dtype)
-    L = _factor(Kzz)
+    L = linalg.cholesky_of_points(Kzz)
     A = tf.linalg.triangular_solve(L, Kzx) / sigma[:, None]  # [J, M, N]
     r = residual / sigma  # [J, N]
     AA = tf.matmul(A, A, transpose_b=True)  # [J, M, M]
@@ -180,14 +180,9 @@ def _collapsed_bound(
     return bound, gradient
 
 
-def _factor(Kzz: tf.Tensor) -> tf.Tensor:
-    """Return the lower factor of K_ZZ: [J, M, M]."""
-    return linalg.cholesky(linalg.add_to_diagonal(Kzz, linalg.least_jitter(Kzz)), name="K_ZZ")
-
-
 def _gain(Kzz: tf.Tensor, Kzx: tf.Tensor, k: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
     """Return ½ Σ (d - log(1 + d)), d = (k - diag K_XZ K_ZZ⁻¹ K_ZX)/σ²."""
-    L = _factor(Kzz)
+    L = linalg.cholesky_of_points(Kzz)
     q = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(L, Kzx)), axis=-2)
     d = tf.nn.relu(k - q) / noise
     return 0.5 * tf.reduce_sum(d - tf.math.log1p(d))

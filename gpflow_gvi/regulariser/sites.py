@@ -91,8 +91,7 @@ def covariances(kernel: Kernel, Z: TensorType, X: TensorType) -> Covariances:
 
 def rows_of(at: Covariances, X: TensorType, Y: TensorType, m: TensorType) -> Rows:
     """Return rows with what of P the sites need there."""
-    Kzz = linalg.add_to_diagonal(at.Kzz, linalg.least_jitter(at.Kzz))
-    L = linalg.cholesky(Kzz, name="K_ZZ")
+    L = linalg.cholesky_of_points(at.Kzz)
     A = tf.linalg.triangular_solve(L, at.Kzx)  # [J, M, N]
     return Rows(X, Y, m, A, tf.nn.relu(at.k - outputs.squares(A)))
 
