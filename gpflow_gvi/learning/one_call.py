@@ -162,8 +162,8 @@ def learn(
         of it is in the units that the model works in (`standardise`).
     :param divergence_weight: λ; by default 0.1. "1/N" is one divergence beside the sum of losses.
     :param num_inducing: M, the maximal number of inducing points of P and Q; by default 200, or of
-        up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000,
-        unless a network alone is m_Q or the loss is robust.
+        up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000
+        (around a network 1,000), unless a network alone is m_Q or the loss is robust.
     :param select: how they are chosen.
     :param sample_weight: w of each row of real-valued Y that is given, numbers [N], of which only
         the ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of

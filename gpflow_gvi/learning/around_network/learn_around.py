@@ -181,7 +181,7 @@ def _learned(
             deviation = np.sqrt(of_features(X[:1], full_cov=False))
             b = leaning(counts, rows.num_outputs) * deviation
     progress.now("the covariance of P, and its scales")
-    M = settings.regulariser.count(len(X))
+    M = settings.regulariser.most_inducing(len(X))
     Z, _ = settings.regulariser.select(X, M, kernel=of_features, seed=settings.seed)
     c = None
     if corrected_by is not None and held_out is not None and settings.likelihood is not None:
