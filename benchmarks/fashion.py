@@ -41,11 +41,11 @@ from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.prediction.class_probabilities import Entropies, class_probabilities, entropies
 
 if __package__:
-    from . import laplace_approximation
+    from . import by_torch
     from .data import add_argument, add_quick, load_images
     from .peers import can_import
 else:
-    import laplace_approximation
+    import by_torch
     from data import add_argument, add_quick, load_images
     from peers import can_import
 
@@ -178,7 +178,7 @@ def laplace(python: str) -> Callable[[Task, list[keras.Model]], Prediction]:
             _features(members[0], part.X)
             for part in (task.train, task.test, task.out_of_distribution)
         )
-        of = laplace_approximation.probabilities(
+        of = by_torch.probabilities(
             python,
             members[0].layers[-1:],
             (train, task.train.Y),

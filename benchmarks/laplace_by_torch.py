@@ -32,8 +32,8 @@ class FlatPixels(torch.nn.Module):
     """Images as rows, in the order of Keras: the channels of a pixel are neighbours."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return the rows: [N, C, H, W] → [N, H W C]."""
-        return images.permute(0, 2, 3, 1).flatten(1)
+        """Return the rows: [..., C, H, W] → [..., H W C]."""
+        return images.movedim(-3, -1).flatten(-3)
 
 
 def network(arrays: Mapping[str, np.ndarray]) -> torch.nn.Sequential:
@@ -67,14 +67,14 @@ def main(given: str, returned: str, samples: int = 100) -> None:
     net = network(arrays)
     count = sum(each.numel() for each in net.parameters())
     batch = max(1, min(1000, MAX_DERIVATIVES // (count * len(net[-1].bias))))
-    rows = torch.utils.data.TensorDataset(_rows(X), torch.as_tensor(labels).long().reshape(-1))
+    rows = torch.utils.data.TensorDataset(images(X), torch.as_tensor(labels).long().reshape(-1))
     posterior = Laplace(
         net, "classification", subset_of_weights="all", hessian_structure=str(structure)
     )
     posterior.fit(torch.utils.data.DataLoader(rows, batch_size=batch))
 
     def predicted(at: np.ndarray) -> np.ndarray:
-        parts = torch.split(_rows(at), batch)
+        parts = torch.split(images(at), batch)
         found = [posterior.predictive_samples(part, n_samples=samples).detach() for part in parts]
         return torch.cat(found, dim=1).numpy()
 
@@ -93,7 +93,7 @@ def main(given: str, returned: str, samples: int = 100) -> None:
     np.savez(returned, **{name: predicted(at) for name, at in inputs.items()})
 
 
-def _rows(X: np.ndarray) -> torch.Tensor:
+def images(X: np.ndarray) -> torch.Tensor:
     """Return rows, or images with their channels first."""
     return torch.as_tensor(X if X.ndim == 2 else X.transpose(0, 3, 1, 2).copy())
 

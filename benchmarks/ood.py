@@ -12,7 +12,8 @@ held-out images, and `learn` with the logits alone (`predictor=None`). With `--e
 those of five such networks, too, and with `--laplace PYTHON`, an interpreter that has
 laplace-torch, those of Laplace approximations: of the last layer and, with a diagonal, of all
 layers of the networks with a dense one, the precision of the prior by the evidence or, of the last
-layer, by the held-out images.
+layer, by the held-out images. With `--variational PYTHON`, one that has BayesiPy, there are those
+of two processes around the networks with a dense layer, FMGP and VaLLA.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ import gpflow_gvi as gvi
 from gpflow_gvi import metrics
 
 if __package__:
-    from . import laplace_approximation
+    from . import by_torch
     from .data import add_argument, add_quick, load_images
     from .peers import can_import
 else:
-    import laplace_approximation
+    import by_torch
     from data import add_argument, add_quick, load_images
     from peers import can_import
 
@@ -275,7 +276,7 @@ def laplace(task: Task, net: keras.Model, python: str, kind: str) -> dict[str, n
         known, unseen = (
             None if part is None else (X(part.X), part.Y) for part in (task.train, held_out)
         )
-        found = laplace_approximation.probabilities(
+        found = by_torch.probabilities(
             python, layers, known, structure, unseen, test=X(task.test.X)
         )
         return found["test"].astype(float).mean(axis=0)
@@ -292,6 +293,16 @@ def laplace(task: Task, net: keras.Model, python: str, kind: str) -> dict[str, n
     return found
 
 
+def variational(task: Task, net: keras.Model, python: str) -> dict[str, np.ndarray]:
+    """Return the probabilities of test images by processes of BayesiPy around a network."""
+    layers = [layer for layer in net.layers if layer.get_weights()]
+    found = {}
+    for way in ("FMGP", "VaLLA"):
+        samples = by_torch.probabilities(python, layers, task.train, way, test=task.test.X)
+        found[way] = samples["test"].astype(float).mean(axis=0)
+    return found
+
+
 def compared(
     task: Task, net: keras.Model, kind: str, seed: int, options: argparse.Namespace
 ) -> tuple[dict[str, Callable[[np.ndarray], np.ndarray]], dict[str, np.ndarray]]:
@@ -302,6 +313,9 @@ def compared(
         logs["ensemble of five"] = np.log(ensemble(task, kind, seed, options.epochs, net))
     if options.laplace:
         of = laplace(task, net, options.laplace, kind)
+        logs |= {way: np.log(p) for way, p in of.items()}
+    if options.variational and kind == "dense":
+        of = variational(task, net, options.variational)
         logs |= {way: np.log(p) for way, p in of.items()}
     around = partial(
         gvi.learn, task.train, network=net, train_network=False, validation_data=task.held_out
@@ -325,6 +339,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=["dense", "average"])
     parser.add_argument("--ensemble", action="store_true", help="train five networks, too")
     parser.add_argument("--laplace", metavar="PYTHON", help="an interpreter with laplace-torch")
+    parser.add_argument("--variational", metavar="PYTHON", help="an interpreter with BayesiPy")
     add_argument(parser)
     add_quick(parser)
     options = parser.parse_args()
@@ -336,6 +351,9 @@ def main() -> None:
     if options.laplace and not can_import("laplace", options.laplace):
         print(f"{options.laplace} cannot import laplace: its rows are left out\n")
         options.laplace = None
+    if options.variational and not can_import("bayesipy", options.variational):
+        print(f"{options.variational} cannot import bayesipy: its rows are left out\n")
+        options.variational = None
     found: dict[str, list[list[float]]] = {}
     probabilities: dict[str, list[list[float]]] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""Laplace approximations of networks of Keras, by laplace-torch in an environment of its own."""
+"""What others put around networks of Keras, by PyTorch in an environment of its own."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def probabilities(
 ) -> dict[str, np.ndarray]:
     """Return samples of class probabilities at rows, by their names: [S, N, J] each.
 
-    :param python: an interpreter that has laplace-torch.
+    :param python: an interpreter that has laplace-torch, or BayesiPy.
     :param layers: those with weights, the last of which returns logits.
     :param data: what the first of them receives for the training images, and their labels.
-    :param structure: of the Hessian, "full" or "diag".
+    :param structure: of the Hessian, "full" or "diag", or the way of BayesiPy, "FMGP" or "VaLLA".
     :param held_out: the same of images that choose the precision of the prior by the cross entropy;
         by default that is chosen by the marginal likelihood.
     :param at: what the first layer receives for the rows to predict at.
@@ -37,7 +37,8 @@ def probabilities(
     with tempfile.TemporaryDirectory() as folder:
         given, returned = Path(folder) / "given.npz", Path(folder) / "returned.npz"
         np.savez(given, **arrays)
-        script = Path(__file__).with_name("laplace_by_torch.py")
+        name = "variational" if structure in ("FMGP", "VaLLA") else "laplace"
+        script = Path(__file__).with_name(f"{name}_by_torch.py")
         subprocess.run([python, script, given, returned], check=True)
         with np.load(returned) as file:
             return {name: file[name] for name in at}
