@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,13 @@ FEATURES: dict[str, Any] = {
 }
 WAYS = ("network", "temperature", "vector", "Dirichlet")
 """What is done to the logits."""
+MEASURES: dict[str, Callable[[Any, Any], float]] = {
+    "accuracy": metrics.accuracy,
+    "NLL": metrics.cross_entropy,
+    "Brier": metrics.brier,
+    "ECE": metrics.ece,
+    "AURC": metrics.aurc,
+}
 ENSEMBLE = 5
 NEIGHBOUR = 10
 """The distance to this neighbour among the training images is kNN's score."""
@@ -264,68 +272,74 @@ def ensemble(task: Task, kind: str, seed: int, epochs: int, first: keras.Model) 
     return softmax(np.stack(logits), axis=2).mean(axis=0)
 
 
-def laplace(task: Task, net: keras.Model, python: str, kind: str) -> dict[str, np.ndarray]:
-    """Return the probabilities of test images by Laplace approximations of a network."""
+def of_torch(
+    task: Task, net: keras.Model, kind: str, options: argparse.Namespace
+) -> dict[str, Callable[[], np.ndarray]]:
+    """Return what others put around a network, to log probabilities of test images each."""
+    layers = [layer for layer in net.layers if layer.get_weights()]
+    hidden = keras.Model(net.inputs, net.layers[-1].input)
 
     def average(
-        X: Callable[[np.ndarray], np.ndarray],
-        layers: list[keras.Layer],
+        python: str,
         structure: str,
         held_out: Images | None = None,
+        *,
+        of_last: bool = False,
     ) -> np.ndarray:
+        X = partial(hidden.predict, verbose=0) if of_last else lambda images: images
         known, unseen = (
             None if part is None else (X(part.X), part.Y) for part in (task.train, held_out)
         )
-        found = by_torch.probabilities(
-            python, layers, known, structure, unseen, test=X(task.test.X)
-        )
-        return found["test"].astype(float).mean(axis=0)
+        used = layers[-1:] if of_last else layers
+        found = by_torch.probabilities(python, used, known, structure, unseen, test=X(task.test.X))
+        return np.log(found["test"].astype(float).mean(axis=0))
 
-    layers = [layer for layer in net.layers if layer.get_weights()]
-    hidden = keras.Model(net.inputs, net.layers[-1].input)
-    of_last = partial(average, partial(hidden.predict, verbose=0), layers[-1:], "full")
-    found = {
-        "Laplace, last layer, evidence": of_last(),
-        "Laplace, last layer, held-out": of_last(task.held_out),
-    }
-    if kind == "dense":
-        found["Laplace, diagonal, evidence"] = average(lambda X: X, layers, "diag")
-    return found
-
-
-def variational(task: Task, net: keras.Model, python: str) -> dict[str, np.ndarray]:
-    """Return the probabilities of test images by processes of BayesiPy around a network."""
-    layers = [layer for layer in net.layers if layer.get_weights()]
-    found = {}
-    for way in ("FMGP", "VaLLA"):
-        samples = by_torch.probabilities(python, layers, task.train, way, test=task.test.X)
-        found[way] = samples["test"].astype(float).mean(axis=0)
+    found: dict[str, Callable[[], np.ndarray]] = {}
+    if python := options.laplace:
+        last = partial(average, python, "full", of_last=True)
+        found["Laplace, last layer, evidence"] = last
+        found["Laplace, last layer, held-out"] = partial(last, task.held_out)
+        if kind == "dense":
+            found["Laplace, diagonal, evidence"] = partial(average, python, "diag")
+    if (python := options.variational) and kind == "dense":
+        found |= {way: partial(average, python, way) for way in ("FMGP", "VaLLA")}
     return found
 
 
 def compared(
     task: Task, net: keras.Model, kind: str, seed: int, options: argparse.Namespace
-) -> tuple[dict[str, Callable[[np.ndarray], np.ndarray]], dict[str, np.ndarray]]:
-    """Return scores of how unlike the data images are, and log probabilities of test images."""
+) -> tuple[dict[str, Callable[[np.ndarray], np.ndarray]], dict[str, tuple[np.ndarray, float]]]:
+    """Return scores of how unlike the data images are, and log probabilities of test images.
+
+    Beside these are the seconds that they took, without those of the network.
+    """
     ways = scores(task, net)
-    logs = {way: scaled(task, net, way) for way in WAYS}
+    makers: dict[str, Callable[[], np.ndarray]] = {
+        way: partial(scaled, task, net, way) for way in WAYS
+    }
     if options.ensemble:
-        logs["ensemble of five"] = np.log(ensemble(task, kind, seed, options.epochs, net))
-    if options.laplace:
-        of = laplace(task, net, options.laplace, kind)
-        logs |= {way: np.log(p) for way, p in of.items()}
-    if options.variational and kind == "dense":
-        of = variational(task, net, options.variational)
-        logs |= {way: np.log(p) for way, p in of.items()}
+        makers["ensemble of five"] = lambda: np.log(ensemble(task, kind, seed, options.epochs, net))
+    makers |= of_torch(task, net, kind, options)
     around = partial(
         gvi.learn, task.train, network=net, train_network=False, validation_data=task.held_out
     )
-    logs["learn, logits alone"] = np.log(around(predictor=None).predict_proba(task.test.X))
-    for title, features in FEATURES.items():
+
+    def with_score(title: str, features: Any) -> np.ndarray:
         learned = around(features=features)
-        ways[f"learn, {title}"] = learned.score_ood
-        logs[f"learn, {title}"] = np.log(learned.predict_proba(task.test.X))
-    return ways, logs
+        ways[title] = learned.score_ood
+        return np.log(learned.predict_proba(task.test.X))
+
+    makers["learn, logits alone"] = lambda: np.log(
+        around(predictor=None).predict_proba(task.test.X)
+    )
+    for name, features in FEATURES.items():
+        title = f"learn, {name}"
+        makers[title] = partial(with_score, title, features)
+    found = {}
+    for way, log_p in makers.items():
+        start = time.perf_counter()
+        found[way] = log_p(), time.perf_counter() - start
+    return ways, found
 
 
 def main() -> None:
@@ -366,19 +380,19 @@ def main() -> None:
                     known = score(task.test.X)
                     row = [metrics.auroc(known, score(X)) for X in task.others.values()]
                     found.setdefault(way, []).append(row)
-                for way, log_p in logs.items():
-                    p = np.exp(log_p)
-                    measures = (metrics.accuracy, metrics.cross_entropy, metrics.ece)
-                    row = [measure(task.test.Y, p) for measure in measures]
-                    probabilities.setdefault(way, []).append(row)
+                for way, (log_p, seconds) in logs.items():
+                    row = [measure(task.test.Y, np.exp(log_p)) for measure in MEASURES.values()]
+                    probabilities.setdefault(way, []).append([*row, seconds])
     print(f"| score | {' | '.join(task.others)} | average | worst |")
     print(f"| --- |{' --: |' * (len(task.others) + 2)}")
     for way, rows in found.items():
         cells = [*np.mean(rows, axis=0), np.mean(rows), np.min(rows)]
         print(f"| {way} | {' | '.join(f'{cell:.3f}' for cell in cells)} |")
-    print("\n| probabilities | accuracy | NLL | ECE |\n| --- | --: | --: | --: |")
+    print(f"\n| probabilities | {' | '.join(MEASURES)} | seconds |")
+    print(f"| --- |{' --: |' * (len(MEASURES) + 1)}")
     for way, rows in probabilities.items():
-        print(f"| {way} | {' | '.join(f'{cell:.3f}' for cell in np.mean(rows, axis=0))} |")
+        *cells, seconds = np.mean(rows, axis=0)
+        print(f"| {way} | {' | '.join(f'{cell:.3f}' for cell in cells)} | {seconds:.1f} |")
 
 
 if __name__ == "__main__":
