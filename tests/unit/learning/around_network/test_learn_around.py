@@ -152,7 +152,7 @@ def test_variance_of_logits_is_that_of_directions_times_the_distance_from_the_cl
     both = unit(np.concatenate([X, more[0]]))
     exact = gpflow.models.GPR((both, np.zeros((210, 1))), kernel, noise_variance=2.0)
     after = np.asarray(learned.update(*more, num_inducing=60).predict_f(WITHIN)[1])[:, :1]
-    # New rows at which a hundredth of P's variance is left get no points of their own.
+    # New rows at which a thousandth of P's variance is left get no points of their own.
     assert np.max(np.abs(after / expected(exact) - 1.0)) < 0.03
     assert np.max(np.abs(before / expected(exact) - 1.0)) > 0.3
 
