@@ -4,8 +4,9 @@
     python -m benchmarks.thesis_effects --results FOLDER
 
 Of each run its negative log density is taken less the median of its curve, on validation data and
-in the gaps. The medians of these over all runs with a level of an axis are that level's effects;
-below zero is better. Half of the runs with the level are between the quartiles. A second table has
+in the gaps. The medians of these over all runs with a level of an axis are that level's effects,
+each curve counting the same, however many runs it has; below zero is better. Half of the runs with
+the level are between the quartiles. A second table has
 the best run of each curve by validation, as the thesis chooses, beside the thesis's.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from gpflow_gvi.experiments.report.runs import read_runs
@@ -40,15 +42,23 @@ def effects(folder: Path) -> pd.DataFrame:
     shifts = {
         part: of - of.groupby(table["data"]).transform("median") for part, of in scores.items()
     }
+    weights = 1.0 / table.groupby("data")["data"].transform("size")
     rows = []
     for axis in levels:
         for level, names in levels.groupby(axis).groups.items():
             row = {"axis": axis, "level": level, "runs": len(names)}
             for part, shift in shifts.items():
-                low, middle, high = shift.loc[names].quantile([0.25, 0.5, 0.75])
+                low, middle, high = quartiles(shift.loc[names], weights.loc[names])
                 row[part] = f"{middle:+.3f} ({low:+.3f}, {high:+.3f})"
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def quartiles(values: pd.Series, weights: pd.Series) -> list[float]:
+    """Return the quartiles and the median of weighted values."""
+    values = values.sort_values()
+    shares = weights.loc[values.index].cumsum() / weights.sum()
+    return [float(values.iloc[int(np.searchsorted(shares, q))]) for q in (0.25, 0.5, 0.75)]
 
 
 def best(folder: Path) -> pd.DataFrame:
