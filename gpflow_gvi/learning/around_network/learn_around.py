@@ -182,7 +182,8 @@ def _learned(
             b = leaning(counts, rows.num_outputs) * deviation
     progress.now("the covariance of P, and its scales")
     M = settings.regulariser.most_inducing(len(X))
-    Z, _ = settings.regulariser.select(X, M, kernel=of_features, seed=settings.seed)
+    among = X[: settings.regulariser.recipe.max_rows_of_choice]
+    Z, _ = settings.regulariser.select(among, M, kernel=of_features, seed=settings.seed)
     c = None
     if corrected_by is not None and held_out is not None and settings.likelihood is not None:
         unseen = held_out[0][corrected_by], held_out[1][corrected_by]
