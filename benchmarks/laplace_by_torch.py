@@ -57,12 +57,17 @@ def network(arrays: Mapping[str, np.ndarray]) -> torch.nn.Sequential:
         was_image = is_image
 
 
-def main(given: str, returned: str, samples: int = 100) -> None:
-    """Fit the approximation and write the samples of the probabilities."""
+def read(given: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file, which one thread works on, from one seed."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with np.load(given) as file:
-        arrays = {name: file[name] for name in file.files}
+        return {name: file[name] for name in file.files}
+
+
+def main(given: str, returned: str, samples: int = 100) -> None:
+    """Fit the approximation and write the samples of the probabilities."""
+    arrays = read(given)
     X, labels, structure = (arrays.pop(name) for name in ("X", "Y", "structure"))
     net = network(arrays)
     count = sum(each.numel() for each in net.parameters())

@@ -7,8 +7,8 @@ laplace-torch. GIVEN and RETURNED are as those of `laplace_by_torch.py`; the `st
 a fixed-mean process (Ortega, Rodríguez-Santana and Hernández-Lobato 2024), by a kernel on images
 and features of the last layer, or "VaLLA", the variational linearised Laplace approximation (the
 same authors, 2024). Settings are those of the library's page, but for a hundred inducing points, a
-learning rate ten times as large, by which losses come to rest in the iterations that there are, and
-the precision of VaLLA's prior, which is learned from 100 on.
+learning rate ten times as large, as losses fall slowly otherwise, and the precision of VaLLA's
+prior, which is learned from 100 on.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 import torch
 from bayesipy.fmgp import FMGP
 from bayesipy.laplace import VaLLA
-from laplace_by_torch import images, network
+from laplace_by_torch import images, network, read
 
 NUM_INDUCING = 100
 
 BATCH = 100
 
 ITERATIONS = {"FMGP": 3000, "VaLLA": 200}
-"""VaLLA takes ten times as long for each."""
+"""VaLLA takes thirty times as long for each."""
 
 LEARNING_RATE = 1e-2
 
@@ -35,10 +35,7 @@ PRECISION = 100.0
 
 def main(given: str, returned: str, samples: int = 100) -> None:
     """Fit the process and write samples of the probabilities."""
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    with np.load(given) as file:
-        arrays = {name: file[name] for name in file.files}
+    arrays = read(given)
     X, labels, structure = (arrays.pop(name) for name in ("X", "Y", "structure"))
     net, kind = network(arrays), str(structure)
     rows = torch.utils.data.TensorDataset(images(X), torch.as_tensor(labels).long().reshape(-1, 1))
