@@ -104,6 +104,8 @@ class Fitted:
     N rows were fitted by: each row is among these (Akaike 1974)."""
     by: Fits
     """The fits that it is from, to y or to log y."""
+    is_in_full: bool = False
+    """Whether hyper-parameters were fitted until they came to an optimum."""
 
     @property
     def used(self) -> AnyNDArray:
@@ -157,8 +159,8 @@ class Fits(abc.ABC):
     """The noise to start from whose variance stays above a bound, if noise is Gaussian."""
     minimise: Minimise
     """The optimiser of hyper-parameters."""
-    minimise_briefly: Minimise
-    """The same from hyper-parameters that are near an optimum."""
+    screens_early = False
+    """Whether the screening is of fits that are not at an optimum yet."""
     rows_of_scores: AnyNDArray
     """The rows that fits without them predict: [n]."""
 
@@ -187,6 +189,16 @@ class Fits(abc.ABC):
         a given kernel is around the only one as it is."""
         if self.has_given_predictors:  # errors of the user's predictors come first
             _out_of_fold(self.predictors, data.first(1))
+
+    @property
+    def minimise_briefly(self) -> Minimise:
+        """The optimiser for starts to choose among."""
+        return self.settings.briefly(len(self.data.features))
+
+    @property
+    def minimise_again(self) -> Minimise:
+        """The optimiser from hyper-parameters that were fitted to fewer or to other rows."""
+        return self.settings.again(len(self.data.features))
 
     def candidate(self, kernel: Kernel) -> Candidate:
         """Return P with a kernel, at the start."""

@@ -32,6 +32,8 @@ from .start import TrainingData
 class EvidenceFits(Fits):
     """Fits under Gaussian noise."""
 
+    screens_early = True
+
     def __init__(self, data: TrainingData, settings: Settings) -> None:
         self._fits: dict[Hashable, EvidenceFit] = {}
         super().__init__(data, settings)
@@ -47,16 +49,9 @@ class EvidenceFits(Fits):
         self.noise_above = functools.partial(_noise_above, settings, data)
         self.likelihood = self.noise_above(lower)
         self.minimise = self.settings.minimise
-        self.minimise_briefly = self.settings.briefly(len(data.features))
         self.takes_series = self.settings.kernels is None
         rows = np.arange(len(data.X))[: self.recipe.max_rows_of_scores]
         self.rows_of_scores = rows[self.settings.max_rows :] if self.has_closed_form else rows
-
-    def on_first(self, num_rows: int) -> Fits:
-        """Return fits to the first rows, among which more features may be constant."""
-        found = super().on_first(num_rows)
-        found.minimise_briefly = self.settings.briefly(len(found.data.features))
-        return found
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].linear.original(self.data.responses))
@@ -210,8 +205,8 @@ class EvidenceFits(Fits):
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
         if candidate.num_parameters > self.recipe.min_optimism * N:
-            minimise = self.settings.briefly(len(self.data.features))
-            found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
+            first = given[: self.settings.max_rows]
+            found = self.fit(candidate, first, self.minimise_again, means)
         every = self._rows(found, np.arange(N), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]

@@ -23,7 +23,7 @@ from .candidates import Fits, Fitted, best_of, near_best, regulariser, title
 from .pool import log_density, pooled
 from .row_facts import folds_of
 from .score import MAX_FACTOR, Predictions, Score, constant_nll, score
-from .search import floor, forget_grid, search
+from .search import floor, forget_grid, in_full, search
 from .summary import UNSEEN
 
 
@@ -52,9 +52,10 @@ def members(scales: Sequence[Fits], *, is_free: bool, mixes: bool, judges: bool)
             forget_grid(fits)
         found += search(fits, decides=False)
     if not judges:
-        best = best_of(found)
+        best = in_full(best_of(found))
         return [Member(1.0, regulariser(best.by, best.candidate), best.by)]
-    candidates = near_best(found, recipe.gap_of_pool, recipe.max_candidates)
+    near = near_best(found, recipe.gap_of_pool, recipe.max_candidates)
+    candidates = [in_full(each) for each in near]
     if is_free:
         candidates = [*(each for fits in scales for each in floor(fits)), *candidates]
     predictions = [each for fits in scales for each in unseen(fits, _of(fits, candidates))]

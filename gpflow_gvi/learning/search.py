@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from gpflow.kernels import Kernel
 
 from .._core import progress
 from ..kernels.structure import structure_of
+from ..regulariser.lbfgs import Minimise
 from .candidates import MIN_NOISE, Candidate, Fits, Fitted, best_of, near_best, title
 from .noise import varying
 
@@ -32,7 +34,8 @@ def search(fits: Fits, *, decides: bool = True) -> list[Fitted]:
     if not fits.has_given_predictors:
         fits.keep_useful_predictors(best_of(found))
     if fits.predictors.num_means:
-        around = [fitted(fits, fits.around(each)) for each in _near(fits, found)]
+        near = _near(fits, found)
+        around = [fitted(fits, fits.around(each), fits.minimise_briefly) for each in near]
         useful = [each for each in around if len(each.used)]
         found = around if fits.has_given_predictors else [*found, *useful]
     noise = fits.settings.noise
@@ -56,19 +59,26 @@ def floor(fits: Fits) -> list[Fitted]:
     return [fits.screened(each) for each in found.values()]
 
 
-def fitted(fits: Fits, start: Candidate, *, brief: bool = True, verb: str = "fitted to") -> Fitted:
+def in_full(found: Fitted) -> Fitted:
+    """Return a fit that ends at an optimum: the screening does not need one, predictions do."""
+    fits = found.by
+    if found.is_in_full or not fits.screens_early:
+        return found
+    return fitted(fits, found.candidate, fits.minimise, verb="fitted in full to")
+
+
+def fitted(fits: Fits, start: Candidate, minimise: Minimise, *, verb: str = "fitted to") -> Fitted:
     """Return the fit of a candidate, and what the screening says of it.
 
-    :param brief: whether few iterations suffice, as hyper-parameters start near an optimum.
+    :param minimise: one of those of the fits.
     :param verb: what is done with the rows, in a report.
     """
     if start.is_around:
         fits.means  # noqa: B018  (cross-fitting is a stage of its own)
     progress.now(f"{title(fits, start)}, {verb} {len(fits.first)} rows")
-    minimise = fits.minimise_briefly if brief else fits.minimise
     found = fits.screened(fits.fit(start, fits.first, minimise).copied())
     progress.found(nll=found.nll)
-    return found
+    return dataclasses.replace(found, is_in_full=minimise is fits.minimise)
 
 
 def _is_of_rounding(fits: Fits, found: Fitted) -> bool:
@@ -100,19 +110,20 @@ def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
     Kernels that differ in the inputs that are taken as logarithms are starts of one.
     """
     if len(kernels) == 1:
-        return [fitted(fits, fits.candidate(kernels[0]), brief=False)]
+        return [fitted(fits, fits.candidate(kernels[0]), fits.minimise)]
     few = fits.on_first(fits.recipe.few_rows)
     families = [structure_of(kernel, logs=False) or kernel for kernel in kernels]
     are_starts = few is not fits or len(set(families)) < len(families)
     of_family: dict[Hashable, list[Fitted]] = collections.defaultdict(list)
     for family, kernel in zip(families, kernels, strict=True):
         verb = "started with" if are_starts else "fitted to"
-        of_family[family].append(fitted(few, few.candidate(kernel), verb=verb))
+        start = few.candidate(kernel)
+        of_family[family].append(fitted(few, start, few.minimise_briefly, verb=verb))
     best = [best_of(each) for each in of_family.values()]
     if not are_starts:
         return best
     promising = near_best(best, fits.recipe.gap_of_starts)
-    return [fitted(fits, each.candidate, brief=False) for each in promising]
+    return [fitted(fits, each.candidate, fits.minimise_again) for each in promising]
 
 
 def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
@@ -125,11 +136,12 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     first = varying(fits, constant)
     if first is None:
         return []
-    found = [fitted(fits, first)]
+    found = [fitted(fits, first, fits.minimise_again)]
     again = varying(fits, found[0])
     if again is not None:
-        found = [best_of([*found, fitted(fits, again, brief=False)])]
+        found = [best_of([*found, fitted(fits, again, fits.minimise)])]
     if len(fits.data.features) == 1 and fits.settings.kernels is None:
         rough = fits.candidate(fits.recipe.rough(fits.data))
-        found.append(fitted(fits, rough.replace(likelihood=found[0].candidate.likelihood)))
+        rough = rough.replace(likelihood=found[0].candidate.likelihood)
+        found.append(fitted(fits, rough, fits.minimise_briefly))
     return found

@@ -126,7 +126,7 @@ class RegulariserSettings:
     minimise: Minimise = LBFGS(40, TOLERANCE)
     """The optimiser of hyper-parameters."""
     minimise_briefly: Minimise = LBFGS(20, TOLERANCE)
-    """The same for starts to choose among, and from hyper-parameters that were fitted already."""
+    """The same for starts to choose among."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
@@ -146,9 +146,9 @@ class RegulariserSettings:
         """
         return _with_iterations(self.minimise_briefly, lambda n: max(n, num_features) if n else n)
 
-    def again(self) -> Minimise:
-        """Return `minimise_briefly` for fits by sites to some of the rows, from those to all."""
-        return _with_iterations(self.minimise_briefly, lambda n: (n + 3) // 4)
+    def again(self, num_features: int = 0) -> Minimise:
+        """Return `briefly` from hyper-parameters of fewer or of other rows: a quarter of it."""
+        return _with_iterations(self.briefly(num_features), lambda n: (n + 3) // 4)
 
     def of_a_round(self) -> Minimise:
         """Return `minimise`, of L-BFGS with few iterations: sites are updated after these."""

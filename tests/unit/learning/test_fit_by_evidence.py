@@ -390,7 +390,7 @@ def test_the_screening_predicts_each_row_by_an_exact_process_of_the_others(num_r
     Y = np.sin(9.0 * X) + 0.1 * rng.normal(size=X.shape)
     fits = _fits(X, Y, max_rows=60, predictors=None)
     start = fits.candidate(gpflow.kernels.SquaredExponential(lengthscales=0.2))
-    found = search.fitted(fits, start)
+    found = search.fitted(fits, start, fits.minimise_briefly)
     kernel, noise = found.candidate.kernel, found.candidate.likelihood
     for n in (0, 30, 60, 80):
         rest = np.arange(num_rows) != n
@@ -408,7 +408,8 @@ def test_predictors_with_much_larger_errors_than_a_process_are_left_out(slope, i
         slope * X[:, 1:] + curve + 0.1 * rng.normal(size=(60, 1)),
         predictors=lambda data: [LinearRegression()],
     )
-    plain = search.fitted(fits, fits.candidate(gpflow.kernels.SquaredExponential()))
+    start = fits.candidate(gpflow.kernels.SquaredExponential())
+    plain = search.fitted(fits, start, fits.minimise_briefly)
     fits.keep_useful_predictors(plain)
     assert fits.predictors.num_means == is_kept
 

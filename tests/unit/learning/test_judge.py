@@ -16,15 +16,15 @@ from gpflow_gvi.learning.judge import members, unseen
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.score import Calibration, Predictions, degrees_of_freedom
 from gpflow_gvi.learning.search import search
-from gpflow_gvi.learning.settings import RECIPE, RegulariserSettings, Settings
+from gpflow_gvi.learning.settings import LBFGS, RECIPE, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
 
-def _fits(X, Y, kernel, *, standardise=False, **options):
+def _fits(X, Y, *kernels, standardise=False, **options):
     units = Scaling.none(X), Scaling.none(Y)
     data = TrainingData(X, Y, Y, 0, X.shape[1:], False, units)
-    regulariser = RegulariserSettings(kernels=lambda _: [kernel], noise="constant", **options)
+    regulariser = RegulariserSettings(kernels=lambda _: kernels, noise="constant", **options)
     return EvidenceFits(data, Settings(regulariser, standardise=standardise))
 
 
@@ -54,6 +54,21 @@ def test_each_fold_is_predicted_by_an_exact_process_of_the_others(rng):
         mean, variance = exact.predict_y(X[held])
         assert_close(found.mean[r, held], mean, ITERATIVE, scale=1.0)
         assert_close(found.variance[r, held], variance, ITERATIVE)
+
+
+@pytest.mark.parametrize("judges", [True, False])
+def test_what_predicts_is_at_an_optimum_of_the_evidence(judges, rng):
+    """Also if the kernels to choose among were hardly fitted."""
+    X = rng.uniform(-2.0, 2.0, size=(80, 2))
+    Y = np.sin(4.0 * X[:, :1]) + 0.5 * X[:, 1:] + 0.1 * rng.normal(size=(80, 1))
+    starts = gpflow.kernels.Matern52(), gpflow.kernels.SquaredExponential(lengthscales=[5.0, 5.0])
+    fits = _fits(X, Y, *starts, predictors=None, minimise_briefly=LBFGS(1))
+    best, *_ = members([fits], is_free=False, mixes=False, judges=judges)
+    P, likelihood = best.regulariser.prior, best.regulariser.likelihood
+    exact = gpflow.models.GPR((X, Y), P.kernel, likelihood=likelihood)
+    found = exact.training_loss().numpy()
+    gpflow.optimizers.Scipy().minimize(exact.training_loss, exact.trainable_variables)
+    assert found < exact.training_loss().numpy() + 0.1
 
 
 def test_predictors_without_weight_change_no_prediction(rng):
