@@ -23,6 +23,9 @@ _T = TypeVar("_T")
 BLOCK = 2_000
 """The number of rows of a block: the arrays for it stay in the cache of a processor."""
 
+MAX_NUMBERS = 2**24
+"""Values that are wider than the data are kept if they are not more numbers: 128 MiB of doubles."""
+
 
 class Constants:
     """Values of `@once` functions that no step changes, such as the moments of P at all rows.
@@ -31,8 +34,9 @@ class Constants:
     of those that a step changes is computed at once, and becomes a variable of the graph: in later
     fits it is computed anew, by `begin`, and the graph is the same.
 
-    Values at all rows are kept if they are [N, C] and no more numbers than the data themselves.
-    Where a batch is all rows they may be larger, as a step would hold them, too.
+    Values at all rows, [N, C] or [J, M, N], are kept if they are no more numbers than the data
+    themselves, or not more than `MAX_NUMBERS`, so that a step takes those of its batch. Where a
+    batch is all rows they may be larger, as a step would hold them, too.
 
     :param changing: the variables that a step changes.
     """
@@ -96,6 +100,10 @@ class Constants:
         """Whether there are values at rows, which a graph needs."""
         return any(constant.is_at_rows for constant in self._found)
 
+    def have_room(self, num_rows: int) -> bool:
+        """Return True unless values at as many rows are too large to be kept."""
+        return all(constant.has_room(num_rows) for constant in self._found)
+
     @property
     def _found(self) -> list[_Constant]:
         return [constant for constant in self._known.values() if constant is not None]
@@ -118,7 +126,7 @@ class Constants:
         if constant is None:
             return None
         if at_rows and not are_all:
-            return tf.gather(constant.value, self._numbers)
+            return constant.of_batch(self._numbers)
         return tf.convert_to_tensor(constant.value)
 
     def _constant(self, function: Callable[..., Any], given: tuple[Any, ...]) -> _Constant | None:
@@ -150,6 +158,7 @@ class _Constant:
         self, evaluate: Callable[..., Any], rows: tf.Tensor | None, most: int | None
     ) -> None:
         self.is_at_rows, self._is_whole = rows is not None, most is None
+        self._rows_are_last = False
         self.value: tf.Variable | None = None
         self.graph: Any = None
         self._messages: list[str] = []
@@ -160,15 +169,32 @@ class _Constant:
             with memoised(), collected() as notices:
                 value = evaluate(*rows)
             self._messages = [each.message for each in notices]
+            if specs and most is not None and getattr(value, "shape", None) is not None:
+                self._rows_are_last = value.shape.rank == 3
+                value = tf.transpose(value, [2, 0, 1]) if self._rows_are_last else value
             return value, [each.amount for each in notices]
 
         graph = without_gradients(traced, *specs)
         self._shape: Any = getattr(graph.structured_outputs[0], "shape", None)
-        if self._shape is not None and (most is None or not specs or self._is_narrow(most)):
+        if self._shape is None:
+            return
+        self._most = most if specs else None
+        if rows is None or self.has_room(len(rows)):
             self.graph = graph
 
-    def _is_narrow(self, most: int) -> bool:
-        return self._shape.rank == 2 and 0 < (self._shape[1] or 0) <= most
+    def has_room(self, num_rows: int) -> bool:
+        """Return True unless the value at as many rows is too large to be kept."""
+        if self._most is None:
+            return True
+        if self._shape.rank not in (2, 3) or None in self._shape[1:]:
+            return False
+        columns = math.prod(self._shape[1:])
+        return columns <= self._most or num_rows * columns <= MAX_NUMBERS
+
+    def of_batch(self, numbers: tf.Tensor) -> tf.Tensor:
+        """Return the value at some of the rows."""
+        found = tf.gather(self.value, numbers)
+        return tf.transpose(found, [1, 2, 0]) if self._rows_are_last else found
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -122,7 +123,7 @@ class Trainer(keras.Model):
         verbose: int | str,
     ) -> Any:
         """Train in these epochs, or from where a backup was made, and return Keras's history."""
-        self._prepare()
+        self._prepare(train=training, test=validation)
         restore = keras.callbacks.BackupAndRestore
         backups = [each for each in callbacks if isinstance(each, restore)]
         others = [each for each in callbacks if not isinstance(each, restore)]
@@ -156,7 +157,7 @@ class Trainer(keras.Model):
 
     def test(self, batches: Batches, *, verbose: int | str) -> dict[str, float]:
         """Evaluate the objective and the metrics."""
-        self._prepare()
+        self._prepare(test=batches)
         self._begin("test", batches, epochs=1)
         listed = self._callback_list([], verbose=verbose, epochs=1, steps=batches.steps)
         dataset = batches.from_epoch(0)
@@ -200,8 +201,8 @@ class Trainer(keras.Model):
 
     # The loops, each of which is traced anew only if a part of the model is another one now.
 
-    def _prepare(self) -> None:
-        """Build the optimiser, and the loops if they are not those of the model as it is."""
+    def _prepare(self, **batches: Batches | None) -> None:
+        """Build the optimiser, and the loops if they are not those of the model and the data."""
         self.notice_log = NoticeLog()
         variables = tuple(self.model.trainable_variables)
         if self._variables is None:
@@ -213,7 +214,7 @@ class Trainer(keras.Model):
                 "Call compile with a new optimiser."
             )
         parts = _parts_of(self.model)
-        if not _same(parts, self._parts):
+        if not _same(parts, self._parts) or not self._have_room(batches):
             self._parts = parts
             self.numbers = Numbers(self.model)
             self.state = state_of(self.model)
@@ -225,6 +226,14 @@ class Trainer(keras.Model):
                 name: Loop(step, jit_compile=self.jit_compile, after_tracing=forget)
                 for name, step in (("train", self.train_step), ("test", self.test_step))
             }
+
+    def _have_room(self, batches: Mapping[str, Batches | None]) -> bool:
+        """Return True unless graphs expect values at rows that are too many now."""
+        return all(
+            self.constants[mode].have_room(each.num_data)
+            for mode, each in batches.items()
+            if isinstance(each, ArrayBatches)
+        )
 
     def train_step(self, X: tf.Tensor, Y: tf.Tensor, numbers: Any) -> Outcome:
         """Do a step of the optimiser. One whose loss or gradient is not finite changes nothing.

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_gvi as gvi
+from gpflow_gvi.training import fit_constants
 from gpflow_gvi.training.fit_constants import Constants
 from tests import networks
 
@@ -36,11 +37,28 @@ def network() -> gvi.mean_functions.Network:
     return gvi.mean_functions.Network(networks.dense(keras))
 
 
+class Counted(gpflow.kernels.SquaredExponential):
+    """A kernel that counts how often it is evaluated between points and rows."""
+
+    count = 0
+
+    def K(self, X, X2=None):  # noqa: N802
+        found = super().K(X, X2)
+        if X2 is None:
+            return found
+
+        def counted(value):
+            self.count += 1
+            return value
+
+        return tf.ensure_shape(tf.numpy_function(counted, [found], found.dtype), found.shape)
+
+
 def on_prior(
-    covariance: type, *, moving: bool = False, lengthscale: float = 1.3
+    covariance: type, *, moving: bool = False, lengthscale: float = 1.3, kernel=None
 ) -> gvi.models.PGVI:
     """P is a prior, and the points of Q are fixed or move."""
-    P = prior(lengthscale)
+    P = prior(lengthscale) if kernel is None else gvi.GaussianProcess(prior().mean_function, kernel)
     points = gpflow.inducing_variables.InducingPoints(X[:M] + 0.05)
     gpflow.set_trainable(points, moving)
     Q = gvi.GaussianProcess(network(), covariance(P.kernel, points))
@@ -189,6 +207,19 @@ def test_values_at_rows_are_not_kept_after_a_fit():
     sizes = [tf.size(each.value) for each in constants._found if each.is_at_rows]
     assert sizes
     assert not any(sizes)
+
+
+def test_features_at_inducing_points_are_computed_once_for_rows_that_are_not_too_many(monkeypatch):
+    """L⁻¹K_ZX is wider than the data, and as often evaluated for many steps as for few."""
+    stream = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
+    model, alone = (on_prior(gvi.covariances.CholeskySVGP, kernel=Counted()) for _ in range(2))
+    np.testing.assert_allclose(fitted(model), fitted(alone, stream), rtol=1e-9)
+    first = model.kernel.count
+    np.testing.assert_allclose(fitted(model, epochs=9), fitted(alone, stream, epochs=9), rtol=1e-9)
+    assert model.kernel.count - first <= first
+    monkeypatch.setattr(fit_constants, "MAX_NUMBERS", N)
+    np.testing.assert_allclose(fitted(model), fitted(alone, stream), rtol=1e-9)
+    assert model.kernel.count - first > 2 * first
 
 
 @pytest.mark.parametrize("bad", [np.hstack([X, X]), X[:, :1], X[:, None]])
