@@ -42,7 +42,7 @@ class Counted(gpflow.kernels.SquaredExponential):
 
     count = 0
 
-    def K(self, X, X2=None):  # noqa: N802
+    def K(self, X, X2=None):
         found = super().K(X, X2)
         if X2 is None:
             return found
