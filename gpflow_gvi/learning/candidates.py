@@ -104,8 +104,8 @@ class Fitted:
     N rows were fitted by: each row is among these (Akaike 1974)."""
     by: Fits
     """The fits that it is from, to y or to log y."""
-    is_in_full: bool = False
-    """Whether hyper-parameters were fitted until they came to an optimum."""
+    is_early: bool = False
+    """Whether hyper-parameters are still on their way to an optimum."""
 
     @property
     def used(self) -> AnyNDArray:

@@ -62,15 +62,23 @@ def floor(fits: Fits) -> list[Fitted]:
 def in_full(found: Fitted) -> Fitted:
     """Return a fit that ends at an optimum: the screening does not need one, predictions do."""
     fits = found.by
-    if found.is_in_full or not fits.screens_early:
+    if not found.is_early:
         return found
     return fitted(fits, found.candidate, fits.minimise, verb="fitted in full to")
 
 
-def fitted(fits: Fits, start: Candidate, minimise: Minimise, *, verb: str = "fitted to") -> Fitted:
+def fitted(
+    fits: Fits,
+    start: Candidate,
+    minimise: Minimise,
+    *,
+    is_early: bool = False,
+    verb: str = "fitted to",
+) -> Fitted:
     """Return the fit of a candidate, and what the screening says of it.
 
     :param minimise: one of those of the fits.
+    :param is_early: whether it is to be fitted in full if it is among the best.
     :param verb: what is done with the rows, in a report.
     """
     if start.is_around:
@@ -78,7 +86,7 @@ def fitted(fits: Fits, start: Candidate, minimise: Minimise, *, verb: str = "fit
     progress.now(f"{title(fits, start)}, {verb} {len(fits.first)} rows")
     found = fits.screened(fits.fit(start, fits.first, minimise).copied())
     progress.found(nll=found.nll)
-    return dataclasses.replace(found, is_in_full=minimise is fits.minimise)
+    return dataclasses.replace(found, is_early=is_early and fits.screens_early)
 
 
 def _is_of_rounding(fits: Fits, found: Fitted) -> bool:
@@ -118,12 +126,14 @@ def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
     for family, kernel in zip(families, kernels, strict=True):
         verb = "started with" if are_starts else "fitted to"
         start = few.candidate(kernel)
-        of_family[family].append(fitted(few, start, few.minimise_briefly, verb=verb))
+        fit = fitted(few, start, few.minimise_briefly, is_early=True, verb=verb)
+        of_family[family].append(fit)
     best = [best_of(each) for each in of_family.values()]
     if not are_starts:
         return best
     promising = near_best(best, fits.recipe.gap_of_starts)
-    return [fitted(fits, each.candidate, fits.minimise_again) for each in promising]
+    again = fits.minimise_again
+    return [fitted(fits, each.candidate, again, is_early=True) for each in promising]
 
 
 def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
@@ -136,7 +146,7 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     first = varying(fits, constant)
     if first is None:
         return []
-    found = [fitted(fits, first, fits.minimise_again)]
+    found = [fitted(fits, first, fits.minimise_again, is_early=True)]
     again = varying(fits, found[0])
     if again is not None:
         found = [best_of([*found, fitted(fits, again, fits.minimise)])]
