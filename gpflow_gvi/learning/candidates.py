@@ -192,13 +192,8 @@ class Fits(abc.ABC):
 
     @property
     def minimise_briefly(self) -> Minimise:
-        """The optimiser for starts to choose among."""
+        """The same for candidates to choose among."""
         return self.settings.briefly(len(self.data.features))
-
-    @property
-    def minimise_again(self) -> Minimise:
-        """The optimiser from hyper-parameters that were fitted to fewer or to other rows."""
-        return self.settings.again(len(self.data.features))
 
     def candidate(self, kernel: Kernel) -> Candidate:
         """Return P with a kernel, at the start."""

@@ -205,8 +205,10 @@ class EvidenceFits(Fits):
         """Return mean and variance of held observations, noise included: [B, J] each."""
         found, N = candidate, len(self.data.X)
         if candidate.num_parameters > self.recipe.min_optimism * N:
-            first = given[: self.settings.max_rows]
-            found = self.fit(candidate, first, self.minimise_again, means)
+            # The fewer the rows, the more a fold changes the optimum, and the less a fit costs.
+            again = self.settings.again(len(self.data.features))
+            minimise = self.minimise_briefly if self.recipe.few_rows >= N else again
+            found = self.fit(candidate, given[: self.settings.max_rows], minimise, means)
         every = self._rows(found, np.arange(N), means)
         of_means = 0.0 if found.weights is None else np.sum(found.weights * every.means, axis=1)
         of_means = of_means + np.zeros_like(self.data.responses)  # [N, J]

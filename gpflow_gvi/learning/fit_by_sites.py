@@ -67,13 +67,8 @@ class SiteFits(Fits):
 
     @property
     def minimise_briefly(self) -> Minimise:
-        """The optimiser for starts to choose among."""
+        """The same for candidates to choose among."""
         return self.settings.minimise_briefly
-
-    @property
-    def minimise_again(self) -> Minimise:
-        """The optimiser between two updates of the sites."""
-        return self.minimise
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         data = self.data

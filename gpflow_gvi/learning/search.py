@@ -132,8 +132,8 @@ def _of_kernels(fits: Fits, kernels: Sequence[Kernel]) -> list[Fitted]:
     if not are_starts:
         return best
     promising = near_best(best, fits.recipe.gap_of_starts)
-    again = fits.minimise_again
-    return [fitted(fits, each.candidate, again, is_early=True) for each in promising]
+    minimise = fits.minimise_briefly if fits.screens_early else fits.minimise
+    return [fitted(fits, each.candidate, minimise, is_early=True) for each in promising]
 
 
 def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
@@ -146,7 +146,7 @@ def _with_varying_noise(fits: Fits, constant: Fitted) -> list[Fitted]:
     first = varying(fits, constant)
     if first is None:
         return []
-    found = [fitted(fits, first, fits.minimise_again, is_early=True)]
+    found = [fitted(fits, first, fits.minimise_briefly, is_early=True)]
     again = varying(fits, found[0])
     if again is not None:
         found = [best_of([*found, fitted(fits, again, fits.minimise)])]

@@ -147,7 +147,7 @@ class RegulariserSettings:
         return _with_iterations(self.minimise_briefly, lambda n: max(n, num_features) if n else n)
 
     def again(self, num_features: int = 0) -> Minimise:
-        """Return `briefly` from hyper-parameters of fewer or of other rows: a quarter of it."""
+        """Return a quarter of `briefly`, for fits to some of the rows, from those to all."""
         return _with_iterations(self.briefly(num_features), lambda n: (n + 3) // 4)
 
     def of_a_round(self) -> Minimise:
