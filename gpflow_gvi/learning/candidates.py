@@ -159,6 +159,8 @@ class Fits(abc.ABC):
     """The noise to start from whose variance stays above a bound, if noise is Gaussian."""
     minimise: Minimise
     """The optimiser of hyper-parameters."""
+    minimise_briefly: Minimise
+    """The same for candidates to choose among."""
     screens_early = False
     """Whether the screening is of fits that are not at an optimum yet."""
     rows_of_scores: AnyNDArray
@@ -189,11 +191,6 @@ class Fits(abc.ABC):
         a given kernel is around the only one as it is."""
         if self.has_given_predictors:  # errors of the user's predictors come first
             _out_of_fold(self.predictors, data.first(1))
-
-    @property
-    def minimise_briefly(self) -> Minimise:
-        """The same for candidates to choose among."""
-        return self.settings.briefly(len(self.data.features))
 
     def candidate(self, kernel: Kernel) -> Candidate:
         """Return P with a kernel, at the start."""

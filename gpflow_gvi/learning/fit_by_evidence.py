@@ -49,9 +49,16 @@ class EvidenceFits(Fits):
         self.noise_above = functools.partial(_noise_above, settings, data)
         self.likelihood = self.noise_above(lower)
         self.minimise = self.settings.minimise
+        self.minimise_briefly = self.settings.briefly(len(data.features))
         self.takes_series = self.settings.kernels is None
         rows = np.arange(len(data.X))[: self.recipe.max_rows_of_scores]
         self.rows_of_scores = rows[self.settings.max_rows :] if self.has_closed_form else rows
+
+    def on_first(self, num_rows: int) -> Fits:
+        """Return fits to the first rows, among which more features may be constant."""
+        found = super().on_first(num_rows)
+        found.minimise_briefly = self.settings.briefly(len(found.data.features))
+        return found
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         targets = np.asarray(self.data.units[1].linear.original(self.data.responses))

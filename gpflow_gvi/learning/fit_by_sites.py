@@ -63,12 +63,8 @@ class SiteFits(Fits):
         self.mean = prior_mean(likelihood, data.responses)
         self.observed = np.asarray(Data.of((data.X, data.Y), self.likelihood).Y)
         self.minimise = self.settings.of_a_round()
+        self.minimise_briefly = self.settings.minimise_briefly
         self.first = self.rows_of_scores = self.first[: self.recipe.max_values_of_sites // data.J]
-
-    @property
-    def minimise_briefly(self) -> Minimise:
-        """The same for candidates to choose among."""
-        return self.settings.minimise_briefly
 
     def _cross_fits(self, estimators: Sequence[Any]) -> CrossFits:
         data = self.data

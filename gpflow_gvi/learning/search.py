@@ -61,10 +61,9 @@ def floor(fits: Fits) -> list[Fitted]:
 
 def in_full(found: Fitted) -> Fitted:
     """Return a fit that ends at an optimum: the screening does not need one, predictions do."""
-    fits = found.by
     if not found.is_early:
         return found
-    return fitted(fits, found.candidate, fits.minimise, verb="fitted in full to")
+    return fitted(found.by, found.candidate, found.by.minimise, verb="fitted in full to")
 
 
 def fitted(

@@ -126,7 +126,7 @@ class RegulariserSettings:
     minimise: Minimise = LBFGS(40, TOLERANCE)
     """The optimiser of hyper-parameters."""
     minimise_briefly: Minimise = LBFGS(20, TOLERANCE)
-    """The same for starts to choose among."""
+    """The same for candidates to choose among."""
     process: Callable[[Regulariser], GaussianProcess] = operator.attrgetter("posterior")
     """Which process P is: the fitted prior, or that conditioned on the data."""
 
