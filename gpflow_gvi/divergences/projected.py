@@ -66,15 +66,21 @@ class ProjectedRenyi(ProjectedDivergence):
         self.alpha = float(alpha)
 
     def _between(self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor) -> tf.Tensor:
-        # With c = 1-α and t = q/p - 1, s/p is 1 + ct; log1p(ct)/c has the limit t at c = 0.
+        excess = (1.0 - self.alpha) * (q - p) / p  # s/p - 1
+        if self.alpha <= 1.0:  # s ≥ αp
+            return self._where_finite(delta, q, p, excess)
+        is_finite = excess > -1.0
+        value = self._where_finite(delta, q, p, tf.where(is_finite, excess, tf.zeros_like(excess)))
+        return tf.where(is_finite, value, tf.constant(float("inf"), dtype=value.dtype))
+
+    def _where_finite(
+        self, delta: tf.Tensor, q: tf.Tensor, p: tf.Tensor, excess: tf.Tensor
+    ) -> tf.Tensor:
+        # With c = 1-α and t = q/p - 1, log1p(ct)/c has the limit t at c = 0.
         c = 1.0 - self.alpha
-        excess = c * (q - p) / p
-        finite = excess > -1.0
-        excess = tf.where(finite, excess, tf.zeros_like(excess))
         stretch = tf.math.log1p(excess) / c if c else (q - p) / p
         shift = self.alpha * tf.square(delta) / (p * (1.0 + excess))
-        value = linalg.not_negative(0.5 * (tf.math.log(p) - tf.math.log(q) + stretch + shift))
-        return tf.where(finite, value, tf.constant(float("inf"), dtype=value.dtype))
+        return linalg.not_negative(0.5 * (tf.math.log(p) - tf.math.log(q) + stretch + shift))
 
 
 class ProjectedKL(ProjectedDivergence):
