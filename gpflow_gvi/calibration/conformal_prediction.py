@@ -8,6 +8,8 @@ new point is at most the ⌈(n+1)·coverage⌉-th smallest of theirs with at lea
 
 from __future__ import annotations
 
+import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +17,19 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, InputData, RegressionData
+from gpflow.likelihoods import SwitchedLikelihood
 
-from .._core import feature_names, images
+from .._core import checks, feature_names, images, labels
 from .._core.data import Data, inputs
 from .._core.row_blocks import by_blocks
-from ..errors import short_repr
+from ..errors import NumericsWarning, short_repr
 from ..likelihoods import are_labels, is_gaussian
-from .conformal_quantiles import ConformalQuantiles, order_statistic
-from .conformal_sets import ConformalSets
+from ..prediction.class_probabilities import class_probabilities
+from ..prediction.predictive_law import central_interval, pit
 from .tempering import require_finite
+
+TIE = 1e-6
+"""Probabilities that differ by less than this are ordered by the margins of latent functions."""
 
 
 def conformal(
@@ -133,3 +139,170 @@ def require_real_outputs(model: Any) -> None:
             f"the model's likelihood is {type(likelihood).__name__}, whose observations are "
             "classes; intervals and the metrics of intervals are for real-valued Y."
         )
+
+
+@dataclass(frozen=True)
+class ConformalQuantiles:
+    """A model with intervals of guaranteed coverage between quantiles of its predictions.
+
+    The score of an observation is |2 F(y) - 1|, the level of the smallest central interval that
+    holds it (Chernozhukov, Wüthrich and Zhu 2021, "Distributional conformal prediction"). For
+    whole numbers F(y) is randomised, so that no scores are tied.
+
+    :param model: the model, with `predict_f` and a likelihood.
+    :param scores: those of the calibration data, [n, P], each column sorted.
+    """
+
+    model: Any
+    scores: AnyNDArray
+
+    @classmethod
+    def of(cls, model: Any, calibration_data: RegressionData) -> ConformalQuantiles:
+        """Return the model with its scores of calibration data."""
+        likelihood = model.likelihood
+        if isinstance(likelihood, SwitchedLikelihood):
+            raise TypeError(
+                "the model's likelihood is SwitchedLikelihood, under which rows are not "
+                "exchangeable. Leave out calibration_data (calibration_fraction)."
+            )
+        values = pit(model, calibration_data, name="calibration_data")
+        if not np.all(np.isfinite(values)):
+            raise ValueError(
+                f"the model's predictions have no quantiles at {np.sum(~np.isfinite(values))} of "
+                f"{values.size} observations of calibration_data. Check its parameters."
+            )
+        return cls(model, np.sort(np.abs(2.0 * values - 1.0), axis=0))
+
+    @check_shapes("return[0]: [N, P]", "return[1]: [N, P]")
+    def predict_interval(self, X: InputData, coverage: float = 0.95) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the lower and upper ends of the interval of each output: [N, P] each.
+
+        They are all that an observation may be where there are too few scores.
+
+        :param X: the inputs.
+        :param coverage: the probability that y lies in its interval.
+        """
+        feature_names.require_of(self.model, X)
+        level = np.minimum(order_statistic(self.scores, coverage), 1.0)  # [P]
+        return central_interval(self.model, X, level)
+
+
+def order_statistic(scores: AnyNDArray, coverage: float) -> AnyNDArray:
+    """Return the ⌈(n+1)·coverage⌉-th smallest score of each column: [J]."""
+    checks.coverage(coverage)
+    n, J = scores.shape
+    # In floating point 100 * 0.55 is more than 55, and the rank would be one too high.
+    rank = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
+    if rank <= n:
+        return scores[rank - 1]
+    warnings.warn(
+        f"coverage is {coverage}, for which {n} calibration rows are too few: intervals are "
+        "infinite, and sets have all classes. Give at least "
+        f"{math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-12))}, or take a lower coverage.",
+        NumericsWarning,
+        stacklevel=4,
+    )
+    return np.full(J, np.inf, scores.dtype)
+
+
+@dataclass(frozen=True)
+class ConformalSets:
+    """A classifier with sets of classes of guaranteed coverage.
+
+    The plain sets hold the classes of the largest probabilities, wherever these are above one
+    threshold. The adaptive sets (Romano, Sesia and Candès 2020, "Classification with valid and
+    adaptive coverage") add classes until their probabilities reach a threshold: they are larger on
+    average, and their coverage varies less between rows that are easy and rows that are hard.
+
+    :param model: the model.
+    :param scores: those of the plain sets at the calibration points, [n, 1], sorted.
+    :param adaptive_scores: those of the adaptive sets, [n, 1], sorted.
+    """
+
+    model: Any
+    scores: AnyNDArray
+    adaptive_scores: AnyNDArray
+
+    @classmethod
+    def of(cls, model: Any, calibration_data: RegressionData) -> ConformalSets:
+        """Return the model with the scores of the right classes of calibration data."""
+        names = getattr(model, "classes_", None)
+        if names is not None and isinstance(calibration_data, tuple | list):
+            X, Y = calibration_data
+            calibration_data = X, labels.encoded("Y of calibration_data", Y, names)
+        X, Y = Data.of(calibration_data, model.likelihood, name="calibration_data")
+        classes = np.asarray(Y, dtype=int)
+        if classes.shape[1] != 1:
+            raise ValueError(
+                f"Y of calibration_data has {classes.shape[1]} columns; it must have 1."
+            )
+        ordered = _ordered_probabilities(model, X)
+        kinds = _plain_scores(ordered), _adaptive_scores(ordered, seed=0)
+        of_right = (np.take_along_axis(scores, classes, axis=1) for scores in kinds)
+        return cls(model, *(np.sort(scores, axis=0) for scores in of_right))
+
+    def quantile(self, coverage: float, *, adaptive: bool = False) -> float:
+        """Return the maximal score of a class in the set, infinite if there are too few scores."""
+        scores = self.adaptive_scores if adaptive else self.scores
+        return float(order_statistic(scores, coverage)[0])
+
+    @check_shapes("return: [N, J]")
+    def predict_set(
+        self,
+        X: InputData,
+        coverage: float = 0.95,
+        *,
+        adaptive: bool = False,
+        allow_empty: bool = False,
+    ) -> AnyNDArray:
+        """Return booleans for the classes in the set of each row: [N, J].
+
+        :param X: the inputs.
+        :param coverage: the probability that the right class is in its set.
+        :param adaptive: whether sets are the adaptive ones, whose last class is in or out by
+            chance, so that their coverage is not more than it has to be.
+        :param allow_empty: whether a set may be empty. If not, it holds the most probable class at
+            least, which raises the coverage.
+        """
+        ordered = _ordered_probabilities(self.model, X)
+        scores = _adaptive_scores(ordered, seed=1) if adaptive else _plain_scores(ordered)
+        named = scores <= self.quantile(coverage, adaptive=adaptive)
+        if not allow_empty:
+            named |= ordered == ordered.max(axis=1, keepdims=True)
+        return named
+
+
+def _ordered_probabilities(model: Any, X: InputData) -> AnyNDArray:
+    """Return probabilities, [N, J], with ties broken by the margins of the latent functions.
+
+    Under `RobustMax` all classes that are nearly certain have one probability. What is added is
+    increasing in f_j - max_{i≠j} f_i and smaller than `TIE`.
+    """
+    feature_names.require_of(model, X)
+    X = inputs("X", X)
+    p = class_probabilities(model, X)
+    (f,) = by_blocks(lambda rows: (model.predict_f(rows)[0],), X)
+    f = np.concatenate([-f, f], axis=1) if f.shape[1] == 1 else np.asarray(f)
+    largest = np.sort(f, axis=1)[:, -2:]  # the second and the first
+    others = np.where(f == largest[:, 1:], largest[:, :1], largest[:, 1:])
+    margin = f - others
+    return np.asarray(p + TIE * margin / (1.0 + np.abs(margin)))
+
+
+def _plain_scores(ordered: AnyNDArray) -> AnyNDArray:
+    """Return 1 - p of each class: [N, J].
+
+    The sets are the smallest on average if the probabilities are right (Sadinle, Lei and Wasserman
+    2019, "Least ambiguous set-valued classifiers with bounded error levels").
+    """
+    return np.asarray(1.0 - ordered)
+
+
+def _adaptive_scores(ordered: AnyNDArray, seed: int) -> AnyNDArray:
+    """Return the sum of larger p and a random part, U ~ U(0, 1), of p, of each class: [N, J]."""
+    order = np.argsort(-ordered, axis=1)
+    p = np.take_along_axis(ordered, order, axis=1)
+    U = np.random.default_rng(seed).uniform(size=(len(p), 1))
+    scores = np.empty_like(p)
+    np.put_along_axis(scores, order, np.cumsum(p, axis=1) - (1.0 - U) * p, axis=1)
+    return scores

@@ -17,9 +17,8 @@ from .._core.data import Data, observations
 from .._core.mode import inference
 from .._core.progress import Record
 from .._core.row_blocks import by_blocks, tensors_by_blocks
-from ..calibration.conformal_prediction import Conformal, around, require_real_outputs
-from ..calibration.conformal_quantiles import ConformalQuantiles
-from ..calibration.conformal_sets import ConformalSets
+from ..calibration import Conformal, ConformalQuantiles, ConformalSets
+from ..calibration.conformal_prediction import around, require_real_outputs
 from ..kernels import OutputAsInput
 from ..likelihoods import are_labels, degrees_of_freedom, draw, draws_samples, is_gaussian
 from ..models import GVI

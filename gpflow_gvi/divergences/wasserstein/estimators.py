@@ -10,8 +10,7 @@ from gpflow.kernels import Kernel
 
 from ..._core import checks, linalg, outputs
 from ...gaussian_process import GaussianVector
-from .fidelity import fidelity
-from .newton_schulz import trace_of_root
+from .fidelity import fidelity, trace_of_root
 
 
 class CovarianceDistance(abc.ABC):

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .architecture import image_shape, output_shapes
-from .image_layers import AveragePooling2D, Conv2D, Flatten, GlobalAveragePooling2D
-from .layers import Affine, Dense, Erf, Layer, ReLU
+from .kernel import image_shape, output_shapes
+from .layers import (
+    Affine,
+    AveragePooling2D,
+    Conv2D,
+    Dense,
+    Erf,
+    Flatten,
+    GlobalAveragePooling2D,
+    Layer,
+    ReLU,
+)
 
 BIAS_VARIANCE = 0.1
 """The initial variance of the biases, in layers that have biases."""

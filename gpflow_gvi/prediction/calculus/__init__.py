@@ -8,8 +8,14 @@ A kernel without a formula raises a TypeError.
 """
 
 from .derivatives import derivative, slope_variance
-from .integrals import embedding, integrate, mean_integral
-from .measures import GaussianMeasure, Measure, UniformMeasure
+from .integrals import (
+    GaussianMeasure,
+    Measure,
+    UniformMeasure,
+    embedding,
+    integrate,
+    mean_integral,
+)
 
 __all__ = [
     "GaussianMeasure",

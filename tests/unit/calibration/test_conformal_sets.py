@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from scipy.special import softmax
 
+from gpflow_gvi.calibration import ConformalSets
 from gpflow_gvi.calibration.conformal_prediction import conformal
-from gpflow_gvi.calibration.conformal_sets import ConformalSets
 from gpflow_gvi.prediction.class_probabilities import class_probabilities
 from tests.models import make
 from tests.tolerances import ROUNDING, STANDARD_ERRORS, assert_estimates

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 import gpflow_gvi as gvi
 from gpflow_gvi.divergences import GaussianWasserstein, wasserstein
-from gpflow_gvi.divergences.wasserstein.fidelity import fidelity
-from gpflow_gvi.divergences.wasserstein.newton_schulz import trace_of_root
+from gpflow_gvi.divergences.wasserstein.fidelity import fidelity, trace_of_root
 from gpflow_gvi.regulariser.pivots import greedy_pivots
 from tests import catalogue, references
 from tests.designs import each_value

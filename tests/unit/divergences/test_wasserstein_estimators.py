@@ -18,8 +18,7 @@ from gpflow_gvi.divergences.wasserstein import (
     low_rank,
 )
 from gpflow_gvi.divergences.wasserstein.estimators import _sum_of_roots
-from gpflow_gvi.divergences.wasserstein.fidelity import fidelity
-from gpflow_gvi.divergences.wasserstein.newton_schulz import trace_of_root
+from gpflow_gvi.divergences.wasserstein.fidelity import fidelity, trace_of_root
 from gpflow_gvi.regulariser import pivots
 from tests import catalogue, references
 from tests.designs import each_value

@@ -12,7 +12,7 @@ from gpflow.inducing_variables import InducingPoints, Multiscale
 import gpflow_gvi as gvi
 from gpflow_gvi.kernels import FeatureMap, LogInputs
 from gpflow_gvi.prediction import samples as sampling
-from gpflow_gvi.prediction.frequencies import spectrum
+from gpflow_gvi.prediction.samples import spectrum
 from tests import catalogue
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
