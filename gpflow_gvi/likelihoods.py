@@ -1,8 +1,7 @@
 """What learning needs of a likelihood, and GPflow's do not have; `Ordinal` and `HeavyTailed`.
 
 `law` is that of y given f, a distribution of TensorFlow Probability, with its mean, variance,
-density and, for quantiles, its distribution function. Each function of the type of a likelihood is
-a `functools.singledispatch`: `register` adds another class.
+density and, for quantiles, its distribution function; `law.register` adds another class.
 """
 
 from __future__ import annotations
@@ -270,7 +269,6 @@ def _(likelihood: MultiLatentTFPConditional, X: TensorType, F: TensorType) -> An
     return likelihood.conditional_distribution(F)
 
 
-@functools.singledispatch
 def draw(
     likelihood: Likelihood, X: TensorType, F: TensorType, mean: Callable[[], Any], seeds: Any
 ) -> tf.Tensor:
@@ -282,87 +280,48 @@ def draw(
     :param mean: E f, [N, J], if it is needed.
     :param seeds: two seeds.
     """
-    return law(likelihood, X, F).sample(seed=seeds[0])
-
-
-@draw.register
-def _(
-    likelihood: HeavyTailed, X: TensorType, F: TensorType, mean: Callable[[], Any], seeds: Any
-) -> tf.Tensor:
+    if not isinstance(likelihood, HeavyTailed):
+        return law(likelihood, X, F).sample(seed=seeds[0])
     noise = tf.sqrt(likelihood.conditional_variance(X, F))
     return likelihood.stretched(tfd.Normal(F, noise).sample(seed=seeds[0]), mean(), seeds[1])
 
 
-@functools.singledispatch
 def is_gaussian(likelihood: Likelihood | None) -> bool:
     """Return True for Gaussian noise, under which P given observations has closed form.
 
     It is what None stands for.
     """
-    return False
+    return isinstance(likelihood, Gaussian | None)
 
 
-@is_gaussian.register(type(None))
-@is_gaussian.register(Gaussian)
-def _(likelihood: Likelihood | None) -> bool:
-    return True
-
-
-@functools.singledispatch
 def has_constant_noise(likelihood: Likelihood | None) -> bool:
     """Return True for Gaussian noise whose variance is not a function of x."""
-    return likelihood is None
+    if likelihood is None:
+        return True
+    return isinstance(likelihood, Gaussian) and isinstance(likelihood.variance, Parameter)
 
 
-@has_constant_noise.register
-def _(likelihood: Gaussian) -> bool:
-    return isinstance(likelihood.variance, Parameter)
-
-
-@functools.singledispatch
 def draws_samples(likelihood: Likelihood) -> bool:
     """Return True if GPflow's expectations over f are averages of samples, others in each call."""
-    return False
+    return isinstance(likelihood, MonteCarloLikelihood)
 
 
-@draws_samples.register
-def _(likelihood: MonteCarloLikelihood) -> bool:
-    return True
-
-
-@functools.singledispatch
 def with_moments(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
     """Return the law of y with this mean and variance under Gaussian noise: [..., N, J]."""
+    if isinstance(likelihood, HeavyTailed):
+        return likelihood.at(mean, variance)
     return tfd.Normal(mean, tf.sqrt(variance))
 
 
-@with_moments.register
-def _(likelihood: HeavyTailed, mean: TensorType, variance: TensorType) -> Any:
-    return likelihood.at(mean, variance)
-
-
-@functools.singledispatch
 def degrees_of_freedom(likelihood: Likelihood) -> Parameter | None:
     """Return ν of each output, if predictions under Gaussian noise are Student's t."""
-    return None
+    return likelihood.df if isinstance(likelihood, HeavyTailed) else None
 
 
-@degrees_of_freedom.register
-def _(likelihood: HeavyTailed) -> Parameter:
-    return likelihood.df
-
-
-@functools.singledispatch
 def observed_columns(likelihood: Likelihood, num_outputs: int) -> int | None:
-    """Return the number of columns of Y for J latent functions; None if the likelihood knows."""
-    return None
+    """Return the number of columns of Y for J latent functions; None if the likelihood knows.
 
-
-@observed_columns.register
-def _(likelihood: ScalarLikelihood, num_outputs: int) -> int:
-    return num_outputs
-
-
-@observed_columns.register
-def _(likelihood: SwitchedLikelihood, num_outputs: int) -> None:
-    return None  # a column says which likelihood a row has
+    Under a `SwitchedLikelihood` one more column says which likelihood a row has.
+    """
+    of_each = isinstance(likelihood, ScalarLikelihood)
+    return num_outputs if of_each and not isinstance(likelihood, SwitchedLikelihood) else None

@@ -124,8 +124,6 @@ def selective(
 ) -> Selective:
     """Return the accuracy on the most certain rows, for each number of them.
 
-    :param Y: the labels.
-    :param probabilities: their predicted probabilities.
     :param uncertainty: rows are omitted in its order, [N]; by default 1 minus the largest
         probability.
     """
@@ -143,9 +141,6 @@ def aurc(Y: TensorType, probabilities: TensorType) -> float:
 
     The error rate among the k rows with the largest probabilities, averaged over k (Geifman, Uziel
     and El-Yaniv 2019, "Bias-reduced uncertainty estimation for deep neural classifiers").
-
-    :param Y: the labels.
-    :param probabilities: their predicted probabilities.
     """
     return 1.0 - selective(Y, probabilities).area
 
@@ -157,9 +152,6 @@ def augrc(Y: TensorType, probabilities: TensorType) -> float:
     the errors of the most certain rows too much (Traub, Bungert, Lüth, Baumgartner, Maier-Hein,
     Maier-Hein and Jaeger 2024, "Overcoming common flaws in the evaluation of selective
     classification systems").
-
-    :param Y: the labels.
-    :param probabilities: their predicted probabilities.
     """
     risk = _accepted_and_wrong(selective(Y, probabilities))
     return float(np.mean(0.5 * (risk + np.concatenate([[0.0], risk[:-1]]))))
@@ -193,20 +185,16 @@ def auroc(negative: TensorType, positive: TensorType) -> float:
     :param negative: scores of the first kind, [N].
     :param positive: scores of the second kind, [N2].
     """
-    low, high = _scores(negative, positive)
+    low, high = _two_kinds(negative, positive)
     above = mannwhitneyu(high, low, method="asymptotic").statistic
     return float(above / (len(low) * len(high)))
 
 
 def aupr(negative: TensorType, positive: TensorType) -> float:
-    """Return the area under the curve of precision and recall, of scores of the second kind.
-
-    :param negative: scores of the first kind, [N].
-    :param positive: scores of the second kind, [N2].
-    """
+    """Return the area under the curve of precision and recall, of scores of the second kind."""
     from sklearn.metrics import average_precision_score
 
-    low, high = _scores(negative, positive)
+    low, high = _two_kinds(negative, positive)
     kinds = np.repeat([0, 1], [len(low), len(high)])
     return float(average_precision_score(kinds, np.concatenate([low, high])))
 
@@ -215,22 +203,16 @@ def fpr_at_tpr(negative: TensorType, positive: TensorType, tpr: float = 0.95) ->
     """Return the false positive rate at a given true positive rate.
 
     The threshold is the largest that a fraction `tpr` of the scores of the second kind reaches. In
-    out-of-distribution detection this is FPR95, and 0 is best (Hendrycks and Gimpel 2017 and
-    others).
-
-    :param negative: scores of the first kind, [N].
-    :param positive: scores of the second kind, [N2].
-    :param tpr: the true positive rate.
+    out-of-distribution detection this is FPR95, and 0 is best (Hendrycks and Gimpel 2017).
     """
-    low, high = _scores(negative, positive)
+    low, high = _two_kinds(negative, positive)
     if not 0.0 < tpr <= 1.0:
         raise ValueError(f"tpr is {tpr}; it must be more than 0 and at most 1, as 0.95 is.")
     reached = math.ceil(tpr * len(high) * (1.0 - 1e-12))  # 0.55 · 100 is more than 55
     return float(np.mean(low >= np.sort(high)[len(high) - reached]))
 
 
-def _scores(negative: TensorType, positive: TensorType) -> list[AnyNDArray]:
-    """Return scores of two kinds as vectors of numbers."""
+def _two_kinds(negative: TensorType, positive: TensorType) -> list[AnyNDArray]:
     both = [np.asarray(scores, dtype=float).ravel() for scores in (negative, positive)]
     for name, scores in zip(("negative", "positive"), both, strict=True):
         if not len(scores) or np.any(np.isnan(scores)):
@@ -306,11 +288,7 @@ def _ood_score(model: Any, X: Any) -> AnyNDArray:
 
 
 def probabilities_of(model: Any, X: Any) -> AnyNDArray:
-    """Return a classifier's probabilities at X: [N, J].
-
-    :param model: anything with `predict_proba`, or a model of GPflow with a likelihood of classes.
-    :param X: the inputs.
-    """
+    """Return the probabilities of a classifier, or of a model of GPflow, at X: [N, J]."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(X))
     if not hasattr(model, "likelihood"):
@@ -322,11 +300,7 @@ def probabilities_of(model: Any, X: Any) -> AnyNDArray:
 
 
 def labels_and_probabilities(model: Any, data: Any) -> tuple[Any, AnyNDArray]:
-    """Return labels, as class indices where a model has names, and its probabilities [N, J].
-
-    :param model: as of `probabilities_of`.
-    :param data: (X, Y), labels as the model was given them.
-    """
+    """Return labels, as class indices where a model has names, and its probabilities [N, J]."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"data is a {type(data).__name__}; it must be the pair of arrays (X, Y).")
     X, Y = data
@@ -341,7 +315,7 @@ def _is_correct(Y: AnyNDArray, p: AnyNDArray) -> AnyNDArray:
 
 
 def _arrays(Y: TensorType, probabilities: TensorType) -> tuple[AnyNDArray, AnyNDArray]:
-    """Validate labels and probabilities, and return them as arrays [N] and [N, J]."""
+    """Return labels and probabilities as validated arrays, [N] and [N, J]."""
     p = np.asarray(probabilities, dtype=np.float64)
     if p.ndim != 2 or p.shape[1] < 2 or len(p) == 0:
         raise ValueError(f"probabilities has shape {p.shape}; it must be [N, J] with J ≥ 2.")

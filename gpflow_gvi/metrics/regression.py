@@ -49,16 +49,12 @@ def crps(Y: TensorType, mean: TensorType, variance: TensorType) -> float:
     It is σ (u (2Φ(u) - 1) + 2φ(u) - 1/√π) with u = (y - μ)/σ (Gneiting and Raftery 2007,
     "Strictly proper scoring rules, prediction, and estimation", equation 21, with the sign turned).
     """
-    return float(np.mean(_crps_of_gaussians(Y, mean, variance)))
-
-
-def _crps_of_gaussians(Y: TensorType, mean: TensorType, variance: TensorType) -> AnyNDArray:
     Y, mean, sd = _gaussians(Y, mean, variance)
     u = (Y - mean) / sd
     scores = (
         u * (2.0 * stats.norm.cdf(u) - 1.0) + 2.0 * stats.norm.pdf(u) - 1.0 / math.sqrt(math.pi)
     )
-    return np.asarray(sd * scores)
+    return float(np.mean(sd * scores))
 
 
 def coverage(Y: TensorType, lower: TensorType, upper: TensorType) -> float:
@@ -85,12 +81,8 @@ def calibration_error(Y: TensorType, mean: TensorType, variance: TensorType) -> 
     Fenner and Ermon (2018), "Accurate uncertainties for deep learning using calibrated regression",
     do for quantiles; here by absolute differences.
     """
-    return _calibration_error(_level_of_gaussians(Y, mean, variance))
-
-
-def _level_of_gaussians(Y: TensorType, mean: TensorType, variance: TensorType) -> AnyNDArray:
     Y, mean, sd = _gaussians(Y, mean, variance)
-    return np.asarray(2.0 * stats.norm.cdf(np.abs(Y - mean) / sd) - 1.0)
+    return _calibration_error(2.0 * stats.norm.cdf(np.abs(Y - mean) / sd) - 1.0)
 
 
 def _calibration_error(level: AnyNDArray) -> float:
@@ -134,20 +126,20 @@ def evaluate(model: Any, data: RegressionData, *, coverage_level: float = 0.95) 
     if is_gaussian(likelihood) and hasattr(model, "predict_law"):
         law = model.predict_law(X)
         lower, upper = (law.quantile(0.5 + half * coverage_level) for half in (-0.5, 0.5))
-        scores, level = law.crps(Y), np.abs(2.0 * law.cdf(Y) - 1.0)
+        score = float(np.mean(law.crps(Y)))
+        error = _calibration_error(np.abs(2.0 * law.cdf(Y) - 1.0))
     else:
         half_width = sd * stats.norm.ppf(0.5 + 0.5 * coverage_level)
         lower, upper = mean - half_width, mean + half_width
-        scores = _crps_of_gaussians(Y, mean, variance)
-        level = _level_of_gaussians(Y, mean, variance)
+        score, error = crps(Y, mean, variance), calibration_error(Y, mean, variance)
     return {
         "nll": -float(np.mean(np.asarray(log_density, dtype=float))),
         "rmse": rmse(Y, mean),
         "mae": mae(Y, mean),
-        "crps": float(np.mean(scores)),
+        "crps": score,
         "coverage": coverage(Y, lower, upper),
         "width": width(lower, upper),
-        "calibration_error": _calibration_error(level),
+        "calibration_error": error,
     }
 
 

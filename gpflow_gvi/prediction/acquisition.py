@@ -34,11 +34,9 @@ Kind = Literal[
 
 @check_shapes("mean: [n...]", "variance: [n...]", "return: [n...]")
 def expected_improvement(mean: TensorType, variance: TensorType, best: TensorType) -> tf.Tensor:
-    """Return E[max(η - f, 0)] = (η - m) Φ(z) + s φ(z) with z = (η - m) / s.
+    """Return E[max(η - f, 0)] = (η - m) Φ(z) + s φ(z), z = (η - m) / s, η the best value yet.
 
     Jones, Schonlau and Welch (1998), "Efficient global optimization", eq. 15.
-
-    :param best: η, the smallest value that is known.
     """
     normal = tfp.distributions.Normal(mean, tf.sqrt(variance))
     return (best - mean) * normal.cdf(best) + variance * normal.prob(best)
@@ -48,10 +46,7 @@ def expected_improvement(mean: TensorType, variance: TensorType, best: TensorTyp
 def probability_of_improvement(
     mean: TensorType, variance: TensorType, best: TensorType
 ) -> tf.Tensor:
-    """Return P[f < η] = Φ((η - m) / s). Kushner (1964).
-
-    :param best: η, the smallest value that is known.
-    """
+    """Return P[f < η] = Φ((η - m) / s), η the best value yet. Kushner (1964)."""
     return tfp.distributions.Normal(mean, tf.sqrt(variance)).cdf(best)
 
 
@@ -61,8 +56,6 @@ def upper_confidence_bound(mean: TensorType, variance: TensorType, beta: float =
 
     Srinivas, Krause, Kakade and Seeger (2010), "Gaussian process optimization in the bandit
     setting", for -f.
-
-    :param beta: β.
     """
     return beta * tf.sqrt(variance) - mean
 
@@ -86,16 +79,11 @@ def information(model: Any, X: InputData) -> AnyNDArray:
 
     Houlsby, Huszár, Ghahramani and Lengyel (2011), "Bayesian active learning for classification and
     preference learning" (BALD). Under Gaussian noise it is Σ_j ½ log(1 + s_j²/σ_j²); of classes the
-    epistemic entropy; otherwise the average of KL[p(f | y), p(f)] over y, by a sum or quadrature.
-
-    :param model: a model with `predict_f` and a likelihood.
-    :param X: the inputs.
+    epistemic entropy.
     """
-    feature_names.require_of(model, X)
     likelihood = model.likelihood
     if labels.num_classes(likelihood) is not None:
         return entropies(model, X).epistemic
-
     if not isinstance(likelihood, Gaussian):
         raise TypeError(
             f"the model's likelihood is {type(likelihood).__name__}, under which the information "
@@ -107,7 +95,7 @@ def information(model: Any, X: InputData) -> AnyNDArray:
         ratio = variance / likelihood.conditional_variance(X, mean)
         return (0.5 * tf.reduce_sum(tf.math.log1p(ratio), axis=-1),)
 
-    (gain,) = by_blocks(of_rows, inputs("X", X), size=1000)
+    (gain,) = by_blocks(of_rows, X, size=1000)
     return gain
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -88,7 +87,6 @@ def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
     return _entropies(*by_blocks(predict, inputs("X", X), size=BLOCK))
 
 
-@functools.singledispatch
 def probabilities_given(
     likelihood: Likelihood, mean: tf.Tensor, variance: tf.Tensor, num_samples: int = 512
 ) -> tf.Tensor:
@@ -102,14 +100,9 @@ def probabilities_given(
     :param variance: the variance of f, of the same shape.
     :param num_samples: the number of points.
     """
-    p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
-    return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
-
-
-@probabilities_given.register
-def _(
-    likelihood: Softmax, mean: tf.Tensor, variance: tf.Tensor, num_samples: int = 512
-) -> tf.Tensor:
+    if not isinstance(likelihood, Softmax):
+        p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
+        return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
     J, deviation = mean.shape[-1], tf.sqrt(variance)
     points = normal_points(num_samples, J, mean.dtype.as_numpy_dtype)
     at_once = math.gcd(len(points), AT_ONCE)
@@ -123,7 +116,6 @@ def _(
     return in_order_of(mean, variance, total / len(points))
 
 
-@functools.singledispatch
 def moments_of_y(
     likelihood: Likelihood, X: TensorType, mean: tf.Tensor, variance: tf.Tensor
 ) -> MeanAndVariance:
@@ -134,14 +126,11 @@ def moments_of_y(
     :param mean: the mean of f, [N, J].
     :param variance: the variance of f, [N, J].
     """
+    if isinstance(likelihood, Softmax):
+        p = probabilities_given(likelihood, mean, variance)
+        return p, p * (1.0 - p)
     found, of_y = likelihood.predict_mean_and_var(X, mean, variance)
     return found, of_y
-
-
-@moments_of_y.register
-def _(likelihood: Softmax, X: TensorType, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
-    p = probabilities_given(likelihood, mean, variance)
-    return p, p * (1.0 - p)
 
 
 def _marginals(model: Any, X: Any) -> tuple[tf.Tensor, tf.Tensor]:
