@@ -272,12 +272,9 @@ def _(likelihood: MultiLatentTFPConditional, X: TensorType, F: TensorType) -> An
 def draw(
     likelihood: Likelihood, X: TensorType, F: TensorType, mean: Callable[[], Any], seeds: Any
 ) -> tf.Tensor:
-    """Return samples of y given samples of f: [S, N, P].
+    """Return samples of y given samples F of f, [S, N, J]: [S, N, P].
 
-    :param likelihood: p(y | f).
-    :param X: the inputs, [N, D].
-    :param F: samples of f, [S, N, J].
-    :param mean: E f, [N, J], if it is needed.
+    :param mean: returns E f, [N, J], if it is needed.
     :param seeds: two seeds.
     """
     if not isinstance(likelihood, HeavyTailed):

@@ -25,8 +25,6 @@ MIN_DF = 2.5
 MAX_DF = 100.0
 """With more degrees of freedom the law is practically Gaussian."""
 
-_BOUNDS = math.log(MIN_DF - 2.0), math.log(MAX_DF - 2.0)
-
 
 def with_df(model: Model, df: TensorType | None) -> Model:
     """Return the model with predictions of Student's t.
@@ -81,12 +79,15 @@ def scale_and_degrees_of_freedom(
 
     def loss(parameters: AnyNDArray) -> float:
         log_factor, log_excess = parameters
-        logs, log_prior = _log_densities(z, 2.0 + math.exp(log_excess), math.exp(0.5 * log_factor))
-        return -float(share * logs + (log_prior - 0.5 * ((log_factor - center) / 0.5) ** 2))
+        df, deviation = 2.0 + math.exp(log_excess), math.exp(0.5 * log_factor)
+        logs = stats.t.logpdf(z, df, scale=deviation * math.sqrt((df - 2.0) / df))
+        log_prior = stats.gamma.logpdf(df, 2.0, scale=10.0)
+        log_prior -= 0.5 * ((log_factor - center) / 0.5) ** 2
+        return -float(share * np.sum(logs) + log_prior)
 
     bounds = [
         (center + math.log(least), center + math.log(most)),
-        (_BOUNDS[0], math.log(most_df - 2.0)),
+        (math.log(MIN_DF - 2.0), math.log(most_df - 2.0)),
     ]
     start = [center, min(math.log(8.0), bounds[1][1])]
     found = minimize(loss, start, method="L-BFGS-B", bounds=bounds).x
@@ -104,9 +105,3 @@ def expected_factor(freedom: float, num_rows: int) -> float:
     df = max(freedom, MIN_DF)
     ratio = stats.t.ppf(0.95, max(freedom, 1.0)) / stats.t.ppf(0.95, df)
     return float(ratio**2 * df / (df - 2.0) * (num_rows + 1) / max(num_rows - 1, 1))
-
-
-def _log_densities(z: AnyNDArray, df: float, deviation: float = 1.0) -> tuple[float, float]:
-    """Return the log density of errors with this standard deviation, and that of ν."""
-    logs = stats.t.logpdf(z, df, scale=deviation * math.sqrt((df - 2.0) / df))
-    return np.sum(logs), stats.gamma.logpdf(df, 2.0, scale=10.0)

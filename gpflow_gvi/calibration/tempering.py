@@ -180,23 +180,16 @@ def factor_of_errors(Y: TensorType, mean: tf.Tensor, variance: tf.Tensor) -> tf.
     return tf.reduce_mean(tf.square(Y - mean) / variance, axis=0)
 
 
-@functools.singledispatch
 def _tempered_noise(likelihood: Likelihood, factor: Parameter) -> Likelihood:
     """Return the likelihood with α times the variance of Gaussian noise of each output.
 
     Constant noise stays a parameter, so that it can be read and trained as before. Its lower
     bound is removed: it was for σ², and α σ² may lie below it.
     """
-    return likelihood
-
-
-@_tempered_noise.register
-def _(likelihood: HeavyTailed, factor: Parameter) -> HeavyTailed:
-    return HeavyTailed(_TemperedNoise(likelihood, factor), likelihood.df)
-
-
-@_tempered_noise.register
-def _(likelihood: Gaussian, factor: Parameter) -> Gaussian:
+    if isinstance(likelihood, HeavyTailed):
+        return HeavyTailed(_TemperedNoise(likelihood, factor), likelihood.df)
+    if not isinstance(likelihood, Gaussian):
+        return likelihood
     noise = likelihood.scale if likelihood.variance is None else likelihood.variance
     if not isinstance(noise, Parameter):
         return Gaussian(_TemperedNoise(likelihood, factor), variance_lower_bound=0.0)

@@ -35,12 +35,7 @@ class Divergence(Module, abc.ABC):
         "return: []",
     )
     def __call__(self, q: GaussianProcess, p: GaussianProcess, X: TensorType) -> tf.Tensor:
-        """Return D[Q, P] with the rows of X as the input measure, or those of the context for X.
-
-        :param q: the variational process Q.
-        :param p: the regulariser P.
-        :param X: the inputs, [N, D].
-        """
+        """Return D[Q, P] with the rows of X as the input measure, or those of the context for X."""
         for name, process in (("q", q), ("p", p)):
             checks.instance(name, process, GaussianProcess)
         return self.compare(q.at(X), p.at(X))

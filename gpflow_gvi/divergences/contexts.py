@@ -142,9 +142,7 @@ class UniformBox(RandomContext):
     """Points of the uniform law on a box.
 
     :param lower: its lower end, one number or of the shape of a row of X.
-    :param upper: its upper end, likewise.
-    :param num_points: C; None for as many as the batch has rows.
-    :param seed: the seed of the points.
+    :param upper: its upper end, likewise. Other arguments are those of `RandomContext`.
     """
 
     def __init__(
@@ -178,7 +176,6 @@ class GaussianNoise(RandomContext):
 
     :param scale: standard deviation of the noise, one number or of the shape of a row of X.
     :param num_points: C, of rows drawn with replacement; None for each row of the batch once.
-    :param seed: the seed of the points.
     """
 
     def __init__(self, scale: TensorType, num_points: int | None = None, *, seed: int = 0) -> None:
@@ -201,7 +198,6 @@ class Inputs(RandomContext):
 
     :param X: the inputs, [N, D...].
     :param num_points: C, of rows drawn with replacement; None for all rows.
-    :param seed: the seed of the points, if they are drawn.
     """
 
     def __init__(self, X: TensorType, num_points: int | None = None, *, seed: int = 0) -> None:
@@ -221,12 +217,9 @@ def _some_rows(X: tf.Tensor, C: int | tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.gather(X, rows)
 
 
-def _as_rows_of(X: tf.Tensor, values: tf.Tensor, what: str, *, leading: int = 1) -> tf.Tensor:
-    """Return values in the shape of the rows of X: images as flat rows, where X are that.
-
-    :param leading: how many axes of the values come before those of a row.
-    """
-    given, wanted = values.shape[leading:], X.shape[1:]
+def _as_rows_of(X: tf.Tensor, values: tf.Tensor, what: str) -> tf.Tensor:
+    """Return values in the shape of the rows of X: images as flat rows, where X are that."""
+    given, wanted = values.shape[1:], X.shape[1:]
     if given.is_compatible_with(wanted):
         return values
     if given.num_elements() != wanted.num_elements():
@@ -234,10 +227,9 @@ def _as_rows_of(X: tf.Tensor, values: tf.Tensor, what: str, *, leading: int = 1)
             f"{what} of shape {tuple(given)}, but the rows of X have shape {tuple(wanted)}; they "
             "must be the same, or at least as many numbers."
         )
-    return tf.reshape(values, [-1] * leading + wanted.as_list())
+    return tf.reshape(values, [-1, *wanted])
 
 
 def _of_row(X: tf.Tensor, value: tf.Tensor, name: str) -> tf.Tensor:
     """Return a value that is one number, or has one for each of a row."""
-    is_number = value.shape.rank == 0
-    return value if is_number else _as_rows_of(X, value, f"{name} is", leading=0)
+    return value if value.shape.rank == 0 else _as_rows_of(X, value[None], f"{name} is")

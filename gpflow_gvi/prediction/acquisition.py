@@ -74,7 +74,7 @@ def thompson(model: Any, X: InputData, seed: int = 0) -> AnyNDArray:
     return -np.stack(draws, axis=1)
 
 
-def information(model: Any, X: InputData) -> AnyNDArray:
+def _information(model: Any, X: InputData) -> AnyNDArray:
     """Return the mutual information of y and f at each row, in nats: [N].
 
     Houlsby, Huszár, Ghahramani and Lengyel (2011), "Bayesian active learning for classification and
@@ -124,7 +124,7 @@ def acquire(
     feature_names.require_of(model, candidates)
     X = inputs("candidates", candidates)
     if kind == "bald":
-        return information(model, X)
+        return _information(model, X)
     if kind == "thompson":
         return _of_one_output(thompson(model, X, seed))
     mean, variance = by_blocks(model.predict_f, X)

@@ -93,12 +93,8 @@ def probabilities_given(
     """Return E p(y|f) of each class, with independent f of these marginals: [N, J].
 
     Under `Softmax` it is an average over points, of which some are in memory at once; the rule of
-    integration is the likelihood's elsewhere. No likelihood of classes depends on X.
-
-    :param likelihood: p(y | f).
-    :param mean: the mean of f, [N, J], or [N, 1] for two classes.
-    :param variance: the variance of f, of the same shape.
-    :param num_samples: the number of points.
+    integration is the likelihood's elsewhere. No likelihood of classes depends on X. The marginals
+    are [N, J], or [N, 1] for two classes.
     """
     if not isinstance(likelihood, Softmax):
         p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
@@ -119,13 +115,7 @@ def probabilities_given(
 def moments_of_y(
     likelihood: Likelihood, X: TensorType, mean: tf.Tensor, variance: tf.Tensor
 ) -> MeanAndVariance:
-    """Return mean and variance of y, [N, P] each; of classes probabilities p and p(1 - p).
-
-    :param likelihood: p(y | f).
-    :param X: the inputs.
-    :param mean: the mean of f, [N, J].
-    :param variance: the variance of f, [N, J].
-    """
+    """Return mean and variance of y, [N, P] each; of classes probabilities p and p(1 - p)."""
     if isinstance(likelihood, Softmax):
         p = probabilities_given(likelihood, mean, variance)
         return p, p * (1.0 - p)

@@ -67,13 +67,10 @@ class PredictiveLaw:
 
     @check_shapes("Y: [N, P]", "uniform: [N, P]", "return: [N, P]")
     def pit(self, Y: TensorType, uniform: TensorType) -> tf.Tensor:
-        """Return F(y), or of whole numbers F(y - 1) + u p(y): uniform if the law is right.
+        """Return F(y), or of whole numbers F(y - 1) + u p(y), u ~ U(0, 1).
 
-        The (randomised) probability integral transform, as in Czado, Gneiting and Held (2009),
-        "Predictive model assessment for count data".
-
-        :param Y: observations.
-        :param uniform: u, uniform random numbers.
+        The (randomised) probability integral transform, uniform if the law is right: Czado,
+        Gneiting and Held (2009), "Predictive model assessment for count data".
         """
         if not self.values.whole:
             return self.cdf(Y)

@@ -31,7 +31,7 @@ from .._core.data import inputs
 from .._core.graphs import deepcopy
 from .._core.memo import memoised, prepare
 from .._core.mode import inference
-from ..covariances import FixedSparsePosterior, KernelisedSVGP, SparsePosterior, Tempered, gram
+from ..covariances import KernelisedSVGP, SparsePosterior, Tempered, gram
 from ..covariances.conditional import ConditionalCovariance, WeightCovariance
 from ..covariances.covariance import SparseCovariance
 from ..covariances.svgp import SVGPCovariance
@@ -231,14 +231,6 @@ def _sparse(kernel: SparseCovariance, draw: Draw) -> Functions:
         weights = draw.normal(M)
         parts.append(lambda X: tf.matmul(kernel.factors(X)[1], weights, transpose_a=True))
     return _added(*parts)
-
-
-@deviations.register
-def _fixed(kernel: FixedSparsePosterior, draw: Draw) -> Functions:
-    raise TypeError(
-        "kernel is a FixedSparsePosterior, which may be indefinite, so that no "
-        "functions can be drawn from it. Use covariances.SparsePosterior."
-    )
 
 
 def _residual(prior: Functions, seen: tf.Tensor, L: tf.Tensor, whitened: Functions) -> Functions:

@@ -14,7 +14,7 @@ from gpflow.kernels import Kernel
 from ..._core import checks
 from ...errors import short_repr
 from . import tiles
-from .layers import Activation, Affine, Covariances, Dense, Flatten, Layer
+from .layers import Activation, Affine, Dense, Flatten, Layer
 from .pairs import AllPixelPairs, Offsets, Pairs, PixelPairs, Shape, VectorPairs
 from .tiles import Tensors
 
@@ -219,11 +219,10 @@ class Network:
         results = []
         K = self.pairs[0].within(*inputs)
         for layer, before, after, values in self._steps(parameters):
-            given = Covariances(K)
             if isinstance(layer, Activation):
                 results.append(before.variances(K))
-                given = Covariances(K, before.own(results[-1]), before.second(results[-1]))
-            K = layer.propagate(given, after, *values)
+                values = [before.own(results[-1]), before.second(results[-1])]
+            K = layer.propagate(K, after, *values)
         return [*results, K[0]]
 
     def _covariance(self, inputs: Tensors, inputs2: Tensors, parameters: Tensors) -> tf.Tensor:
@@ -232,11 +231,10 @@ class Network:
         known = zip(variances, variances2, strict=True)
         K = self.pairs[0].between(X, X2)
         for layer, before, after, values in self._steps(parameters):
-            given = Covariances(K)
             if isinstance(layer, Activation):
                 variance, variance2 = next(known)
-                given = Covariances(K, before.first(variance), before.second(variance2))
-            K = layer.propagate(given, after, *values)
+                values = [before.first(variance), before.second(variance2)]
+            K = layer.propagate(K, after, *values)
         return K
 
 

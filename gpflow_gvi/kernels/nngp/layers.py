@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,17 +22,6 @@ from gpflow.utilities import positive
 
 from ..._core import checks
 from .pairs import Offsets, Pairs, Shape, Size, Two, window_offsets
-
-
-class Covariances(NamedTuple):
-    """What a layer receives about its inputs, which are images or vectors."""
-
-    K: tf.Tensor
-    """Between inputs of N examples and of N2 others: [N, H, W, ..., N2] or [N, N2]."""
-    first: tf.Tensor | None = None
-    """The variances of the N, for an activation only: [N, H, W, 1, 1, 1] or [N, 1]."""
-    second: tf.Tensor | None = None
-    """The variances of the N2, for an activation only: like K but with N = 1, or [1, N2]."""
 
 
 class Layer(Module, abc.ABC):
@@ -56,12 +45,14 @@ class Layer(Module, abc.ABC):
         return offsets
 
     @abc.abstractmethod
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
+    def propagate(self, K: tf.Tensor, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return the covariances of the outputs.
 
-        :param given: the covariances of the inputs.
+        :param K: the covariances between inputs of N examples and of N2 others, [N, N2] of vectors
+            or [N, H, W, ..., N2] of images.
         :param pairs: the pairs of outputs whose covariances are wanted.
-        :param values: the values of `parameters_in_use`.
+        :param values: the values of `parameters_in_use`; for an activation the variances of the N
+            inputs, [N, 1] or [N, H, W, 1, 1, 1], and of the N2, [1, N2] or like K with N = 1.
         """
 
 
@@ -120,9 +111,9 @@ class Dense(Affine):
             )
         return shape
 
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
+    def propagate(self, K: tf.Tensor, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return σ_b² + σ_w² K."""
-        return affine(given.K, *values)
+        return affine(K, *values)
 
 
 class Activation(Layer):
@@ -132,9 +123,9 @@ class Activation(Layer):
     def expectation(self, K: tf.Tensor, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         """Return E[φ(u) φ(v)] for (u, v) ~ N(0, [[first, K], [K, second]])."""
 
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
+    def propagate(self, K: tf.Tensor, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return E[φ(u) φ(v)] of each pair."""
-        return self.expectation(*given)
+        return self.expectation(K, *values)
 
 
 class ReLU(Activation):
@@ -225,13 +216,13 @@ class Conv2D(Affine):
         """Return the offsets times the strides."""
         return window_offsets(offsets, (1, 1), self.strides)
 
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
+    def propagate(self, K: tf.Tensor, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return σ_b² + σ_w² · average over the patch."""
         padding: list[Two] = [(0, 0), (0, 0)]
         if self.padding == "same":
-            sizes = zip(given.K.shape[1:3], self.kernel_size, self.strides, strict=True)
+            sizes = zip(K.shape[1:3], self.kernel_size, self.strides, strict=True)
             padding = [_same_padding(*size) for size in sizes]
-        K = pairs.over_patches(given.K, self.kernel_size, self.strides, padding)
+        K = pairs.over_patches(K, self.kernel_size, self.strides, padding)
         return pairs.inside(affine(K, *values))
 
 
@@ -243,9 +234,9 @@ class _ToVectors(Layer):
         _image(shape)
         return None
 
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
+    def propagate(self, K: tf.Tensor, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return the mean over the pairs."""
-        return tf.reduce_mean(given.K, axis=[1, 2, 3, 4])
+        return tf.reduce_mean(K, axis=[1, 2, 3, 4])
 
 
 class Flatten(_ToVectors):
@@ -285,9 +276,9 @@ class AveragePooling2D(Layer):
         """Return the offsets between the pixels of windows that are these offsets apart."""
         return window_offsets(offsets, self.pool_size, self.strides)
 
-    def propagate(self, given: Covariances, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
+    def propagate(self, K: tf.Tensor, pairs: Pairs, *values: tf.Tensor) -> tf.Tensor:
         """Return the averages over pairs of pixels."""
-        return pairs.inside(pairs.over_windows(given.K, self.pool_size, self.strides))
+        return pairs.inside(pairs.over_windows(K, self.pool_size, self.strides))
 
 
 def _two(name: str, value: int | Sequence[int]) -> Two:

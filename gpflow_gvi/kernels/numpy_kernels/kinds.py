@@ -52,13 +52,7 @@ def has_numpy_kernel(kernel: Kernel, shape: Sequence[int]) -> bool:
 
 
 class NumpyKernel(abc.ABC):
-    """The covariances between rows of X and rows of X2, for values of the hyper-parameters.
-
-    :param kernel: the kernel.
-    :param X: [N, D].
-    :param X2: [N2, D].
-    :param value: the values of its parameters.
-    """
+    """The covariances between rows of X and rows of X2, for values of the hyper-parameters."""
 
     names: tuple[str, ...] = ("variance",)
     """The attributes that are hyper-parameters, in the order of their derivatives."""
@@ -73,10 +67,7 @@ class NumpyKernel(abc.ABC):
         return np.full(len(self.X), np.sum(self.values[0]))
 
     def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
-        """Return the derivatives of Σ g k(x, x) in the parameters.
-
-        :param g: [N].
-        """
+        """Return the derivatives of Σ g k(x, x) in the parameters, g [N]."""
         first, *others = self.values
         return [np.full_like(first, np.sum(g)), *map(np.zeros_like, others)]
 
@@ -86,10 +77,7 @@ class NumpyKernel(abc.ABC):
 
     @abc.abstractmethod
     def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
-        """Return the derivatives of Σ G ∘ k(X[rows], X2[columns]) in the parameters.
-
-        :param G: [B, C].
-        """
+        """Return the derivatives of Σ G ∘ k(X[rows], X2[columns]) in the parameters, G [B, C]."""
 
     def covariance(self, out: AnyNDArray | None = None, *, lower: bool = False) -> AnyNDArray:
         """Return k(X, X2): [N, N2].
@@ -103,9 +91,8 @@ class NumpyKernel(abc.ABC):
         return out
 
     def gradient(self, G: AnyNDArray, *, lower: bool = False) -> list[AnyNDArray]:
-        """Return the derivatives of Σ G ∘ k(X, X2) in the parameters.
+        """Return the derivatives of Σ G ∘ k(X, X2) in the parameters, G [N, N2].
 
-        :param G: [N, N2].
         :param lower: whether what is above the diagonal is zero.
         """
         parts = [self.block_gradient(*block, G[block]) for block in self._blocks(lower)]

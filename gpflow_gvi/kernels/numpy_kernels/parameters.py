@@ -76,10 +76,7 @@ class NumpyParameter:
         return np.asarray(self._prior.loc), np.asarray(self._prior.scale)
 
     def values(self, u: AnyNDArray | None = None) -> tuple[AnyNDArray, AnyNDArray]:
-        """Return θ and dθ/du.
-
-        :param u: the value of the variable, if not that which it has.
-        """
+        """Return θ and dθ/du, where the variable is u or has its own value."""
         # `numpy` of a variable copies its value first, which takes as long again.
         u = self.parameter.unconstrained_variable.value().numpy() if u is None else u
         theta, slope = self._map(u)

@@ -348,7 +348,7 @@ def test_functions_in_single_precision(name):
         ),
         (
             gvi.covariances.FixedSparsePosterior(kernels.SquaredExponential(), np.zeros((1, 2))),
-            "Use covariances.SparsePosterior",
+            "kernel is a FixedSparsePosterior",
         ),
     ],
 )
