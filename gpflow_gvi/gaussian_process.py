@@ -22,7 +22,7 @@ from ._core.data import Data, inputs
 from ._core.memo import memoised
 from .covariances.conditional import observe
 from .errors import short_repr
-from .mean_functions.conditional_mean import ConditionalMean
+from .mean_functions.inducing import ConditionalMean
 
 
 class GaussianProcess(Module):

@@ -7,9 +7,8 @@ correlated outputs as one function of the input and the number of the output (`O
 """
 
 from . import nngp
-from .feature_map import FeatureMap
+from .feature_map import FeatureMap, LogInputs
 from .integrated_brownian_motion import IntegratedBrownianMotion
-from .log_inputs import LogInputs
 from .nngp import NNGP
 from .output_as_input import OutputAsInput
 from .spectral_mixture import AdditiveSpectralMixture

@@ -12,8 +12,8 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, Product, SeparateIndependent, Sum
 from gpflow.utilities import parameter_dict
 
+from .feature_map import LogInputs
 from .integrated_brownian_motion import IntegratedBrownianMotion
-from .log_inputs import LogInputs
 from .spectral_mixture import AdditiveSpectralMixture
 
 _ARE_THEIR_PARAMETERS = (

@@ -16,8 +16,8 @@ from gpflow.likelihoods import Gaussian
 from scipy.stats import skew
 
 from .._core.graphs import deepcopy
+from ..kernels import LogInputs
 from ..kernels.active_columns import on_columns
-from ..kernels.log_inputs import LogInputs
 from . import starts
 from .default_predictors import Classifiers, Regressors, of_columns
 from .row_facts import left_out_together, num_groups

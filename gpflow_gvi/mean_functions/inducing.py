@@ -1,4 +1,4 @@
-"""The mean of a sparse variational Gaussian process, by its values at inducing variables."""
+"""The mean of a Gaussian process given values at inducing variables, or exact observations."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .._core import images, linalg, outputs
 from .._core.data import Data
 from .._core.memo import is_given, once, prepare
 from ..covariances import gram
+from ..covariances.conditional import Observations
 
 
 class Inducing(MeanFunction):
@@ -141,3 +142,27 @@ class Inducing(MeanFunction):
         gram.cholesky(self.kernel, self.inducing_variable)
         if gram.has_digits_for_inverse(self.q_mu.dtype):
             self.weights()
+
+
+class ConditionalMean(MeanFunction):
+    """m_P(x) + K_xZ (K_ZZ + σ² I)⁻¹ (U - m_P(Z)). Rasmussen and Williams (2006), eq. 2.38."""
+
+    def __init__(self, observations: Observations) -> None:
+        super().__init__()
+        self.observations = observations
+        self.num_outputs = observations.num_outputs
+
+    def __call__(self, X: TensorType) -> tf.Tensor:
+        """Return the posterior mean: [N, J]."""
+        seen = self.observations
+        shift = tf.matmul(seen.whitened(X), seen.whitened_residual(), transpose_a=True)[..., 0]
+        if outputs.correlated(seen.kernel):
+            shift = tf.reshape(shift, [-1, seen.num_outputs])
+        else:
+            shift = tf.linalg.matrix_transpose(shift)
+        return outputs.mean(seen.mean_function, X) + shift
+
+    def prepare(self) -> None:
+        """Solve what depends on the observations alone, for a posterior to keep."""
+        self.observations.cholesky()
+        self.observations.whitened_residual()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import gpflow.kernels
@@ -15,8 +15,8 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 from typing_extensions import override
 
+from ..feature_map import LogInputs
 from ..integrated_brownian_motion import IntegratedBrownianMotion
-from ..log_inputs import LogInputs
 from ..spectral_mixture import AdditiveSpectralMixture
 from .parameters import Value, is_known, value_of
 
@@ -319,13 +319,30 @@ class NumpyCombination(NumpyKernel):
         self.parts = [_KINDS[type(part)](part, X, X2, value) for part in kernel.kernels]
         self.parameters = [each for part in self.parts for each in part.parameters]
 
+    @abc.abstractmethod
+    def _weights(
+        self, G: AnyNDArray, of_part: Callable[[NumpyKernel], AnyNDArray]
+    ) -> Iterable[AnyNDArray]:
+        """Return W for each part, so that derivatives of Σ G ∘ k are those of Σ W ∘ part."""
+
     @override
     def variance(self) -> AnyNDArray:
         return functools.reduce(self.combine, [part.variance() for part in self.parts])
 
     @override
+    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
+        pairs = zip(self.parts, self._weights(g, lambda part: part.variance()), strict=True)
+        return [each for part, weights in pairs for each in part.variance_gradient(weights)]
+
+    @override
     def block(self, rows: slice, columns: slice) -> AnyNDArray:
         return functools.reduce(self.combine, (part.block(rows, columns) for part in self.parts))
+
+    @override
+    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
+        weights = self._weights(G, lambda part: part.block(rows, columns))
+        pairs = zip(self.parts, weights, strict=True)
+        return [each for part, own in pairs for each in part.block_gradient(rows, columns, own)]
 
 
 class NumpySum(NumpyCombination):
@@ -334,39 +351,20 @@ class NumpySum(NumpyCombination):
     combine = staticmethod(operator.iadd)
 
     @override
-    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
-        return [each for part in self.parts for each in part.variance_gradient(g)]
-
-    @override
-    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
-        parts = self.parts
-        return [each for part in parts for each in part.block_gradient(rows, columns, G)]
+    def _weights(self, G: AnyNDArray, of_part: Any) -> Iterable[AnyNDArray]:
+        return [G] * len(self.parts)
 
 
 class NumpyProduct(NumpyCombination):
-    """A product of kernels."""
+    """A product of kernels, whose derivatives are those of a part times all others."""
 
     combine = staticmethod(operator.imul)
 
     @override
-    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
-        factors = [part.variance() for part in self.parts]
-        pairs = zip(self.parts, _without_each(g, factors), strict=True)
-        return [each for part, others in pairs for each in part.variance_gradient(others)]
-
-    @override
-    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
-        factors = [part.block(rows, columns) for part in self.parts]
-        pairs = zip(self.parts, _without_each(G, factors), strict=True)
-        return [
-            each for part, others in pairs for each in part.block_gradient(rows, columns, others)
-        ]
-
-
-def _without_each(G: AnyNDArray, factors: Sequence[AnyNDArray]) -> Iterator[AnyNDArray]:
-    """Yield for each factor the product of G and all others."""
-    for i in range(len(factors)):
-        yield functools.reduce(operator.mul, [*factors[:i], *factors[i + 1 :]], G)
+    def _weights(self, G: AnyNDArray, of_part: Any) -> Iterable[AnyNDArray]:
+        factors = [of_part(part) for part in self.parts]
+        for i in range(len(factors)):
+            yield functools.reduce(operator.mul, [*factors[:i], *factors[i + 1 :]], G)
 
 
 def _of_logarithms(kernel: LogInputs, X: AnyNDArray, X2: AnyNDArray, value: Value) -> NumpyKernel:

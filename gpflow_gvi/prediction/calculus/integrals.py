@@ -33,8 +33,7 @@ from ...covariances.covariance import SparseCovariance
 from ...covariances.svgp import SVGPCovariance
 from ...gaussian_process import GaussianProcess
 from ...kernels.finite_features import features
-from ...mean_functions import Inducing
-from ...mean_functions.conditional_mean import ConditionalMean
+from ...mean_functions.inducing import ConditionalMean, Inducing
 from .linearity import assembled, of_combinations, require_exactly, total, unknown
 
 
