@@ -2,8 +2,8 @@
 
 Under Gaussian noise it is Gaussian, or Student's t (`likelihoods.HeavyTailed`). Under any other
 likelihood it is computed as a mixture: over one latent function by the trapezoidal rule, whose
-error decreases exponentially with the distance of its points (with others where y says much of f,
-see `narrow_laws`), and over several by quasi-random points.
+error decreases exponentially with the distance of its points (others where y says much of f), and
+over several by quasi-random points.
 """
 
 from __future__ import annotations
@@ -25,13 +25,28 @@ from .._core.domains import Domain
 from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
 from ..likelihoods import are_labels, domain, law, with_moments
-from .narrow_laws import sharpened
 
 NUM_POINTS = 121
 """The number of points of a latent function, from -6 to 6 standard deviations."""
 
 NUM_SAMPLES = 1024
 """The number of points of several latent functions that one observation has."""
+
+MAX_STEP = 0.3
+"""The maximal change of the probability between points of an even grid that resolve it."""
+
+NUM_POINTS_OF_STEP = 151
+"""The number of points around a step."""
+
+REACH = 13.0
+"""The largest distance of points from a step, in standard deviations of f."""
+
+NUM_GRIDS = 4
+"""The number of grids, each within two or more panels of the one before, that look for a step."""
+
+NUM_PANELS = 32
+"""The number of panels of such a grid. What the last of them does not resolve makes no difference
+above some 1e-6."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +75,7 @@ class PredictiveLaw:
         probability = tf.tensordot(self.weights, at_f, 1)
         if self.given_z is not None:
             given_z = self.given_z
-            probability = sharpened(lambda z: given_z(z).cdf(inside), self.z, at_f, probability)
+            probability = _sharpened(lambda z: given_z(z).cdf(inside), self.z, at_f, probability)
         # Laws of positive numbers that users register may be NaN elsewhere.
         undefined = tf.math.is_nan(probability) & (Y <= 0.0)
         return tf.where((self.values.least > Y) | undefined, tf.zeros_like(Y), probability)
@@ -129,6 +144,65 @@ def _first_whole(cdf: Any, level: tf.Tensor, lower: tf.Tensor, upper: tf.Tensor)
         enough = cdf(middle) >= level
         lower, upper = tf.where(enough, lower, middle), tf.where(enough, middle, upper)
     return upper
+
+
+def _sharpened(
+    probability: Callable[[tf.Tensor], tf.Tensor], z: tf.Tensor, at_z: tf.Tensor, mean: tf.Tensor
+) -> tf.Tensor:
+    """Return the expectations over z ~ N(0, 1), anew where an even grid is too wide: [N, P].
+
+    Where y says much of f the probability is a step. Its place and width are found by finer and
+    finer grids, and points lie around it, the further away the further from each other,
+
+        z_k = c + w sinh(k τ),
+
+    so that the trapezoidal rule sees the step of width w as well as the density of z; that the
+    integrand is smooth in k makes its error decrease exponentially (Trefethen and Weideman 2014,
+    "The exponentially convergent trapezoidal rule", section 14).
+
+    :param probability: that of y ≤ t as a function of z, [S, N, P] to [S, N, P].
+    :param z: an even grid, [S].
+    :param at_z: the probabilities there, [S, N, P].
+    :param mean: the expectations by that grid, [N, P].
+    """
+    change = at_z[1:] - at_z[:-1]
+    slack = 100.0 * np.finfo(change.dtype.as_numpy_dtype).eps
+    monotone = tf.reduce_all(change <= slack, axis=0) | tf.reduce_all(change >= -slack, axis=0)
+    steep = monotone & (tf.reduce_max(tf.abs(change), axis=0) > MAX_STEP)
+    if not tf.reduce_any(steep):
+        return mean
+    first, last = at_z[0], at_z[-1]
+    lower, upper = _middle_half(z[:, None, None] + tf.zeros_like(at_z), at_z, first, last)
+    share = tf.cast(np.linspace(0.0, 1.0, NUM_PANELS + 1)[:, None, None], z.dtype)
+    for _ in range(NUM_GRIDS):
+        grid = lower + share * (upper - lower)
+        lower, upper = _middle_half(grid, probability(grid), first, last)
+    return tf.where(steep, _around_step(probability, lower, upper), mean)
+
+
+def _middle_half(
+    grid: tf.Tensor, values: tf.Tensor, first: tf.Tensor, last: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return points of a grid [S, N, P] between which lies a half of a change, the middle one."""
+    change = tf.where(first == last, tf.ones_like(first), last - first)
+    progress = (values - first) / change
+    before = tf.where(progress < 0.25, grid, grid[:1])
+    behind = tf.where(progress > 0.75, grid, grid[-1:])
+    return tf.reduce_max(before, axis=0), tf.reduce_min(behind, axis=0)
+
+
+def _around_step(
+    probability: Callable[[tf.Tensor], tf.Tensor], lower: tf.Tensor, upper: tf.Tensor
+) -> tf.Tensor:
+    """Return the expectations by points around a step between two places: [N, P]."""
+    least = 100.0 * np.finfo(lower.dtype.as_numpy_dtype).eps
+    centre, width = 0.5 * (lower + upper), tf.maximum(upper - lower, least)
+    furthest = tf.math.asinh(REACH / width)
+    k = tf.cast(np.linspace(-1.0, 1.0, NUM_POINTS_OF_STEP)[:, None, None], lower.dtype) * furthest
+    z = centre + width * tf.sinh(k)  # [S, N, P]
+    weights = tf.exp(-0.5 * tf.square(z)) * tf.cosh(k)
+    total = tf.reduce_sum(weights * probability(z), axis=0)
+    return total / tf.reduce_sum(weights, axis=0)
 
 
 def half_width(likelihood: Gaussian, coverage: float) -> AnyNDArray:
