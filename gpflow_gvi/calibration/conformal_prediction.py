@@ -58,7 +58,6 @@ def conformal(
 class Conformal:
     """A model with intervals of guaranteed coverage.
 
-    :param model: the model.
     :param scores: the normalised residuals of the calibration data, [n, J], each column sorted.
     """
 
@@ -101,7 +100,6 @@ class Conformal:
     def predict_interval(self, X: InputData, coverage: float = 0.95) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the lower and upper ends of the interval of each output: [N, J] each.
 
-        :param X: the inputs, [N, D].
         :param coverage: the probability that y lies in its interval.
         """
         feature_names.require_of(self.model, X)
@@ -179,7 +177,6 @@ class ConformalQuantiles:
 
         They are all that an observation may be where there are too few scores.
 
-        :param X: the inputs.
         :param coverage: the probability that y lies in its interval.
         """
         feature_names.require_of(self.model, X)
@@ -214,7 +211,6 @@ class ConformalSets:
     adaptive coverage") add classes until their probabilities reach a threshold: they are larger on
     average, and their coverage varies less between rows that are easy and rows that are hard.
 
-    :param model: the model.
     :param scores: those of the plain sets at the calibration points, [n, 1], sorted.
     :param adaptive_scores: those of the adaptive sets, [n, 1], sorted.
     """
@@ -257,7 +253,6 @@ class ConformalSets:
     ) -> AnyNDArray:
         """Return booleans for the classes in the set of each row: [N, J].
 
-        :param X: the inputs.
         :param coverage: the probability that the right class is in its set.
         :param adaptive: whether sets are the adaptive ones, whose last class is in or out by
             chance, so that their coverage is not more than it has to be.

@@ -80,10 +80,7 @@ class TrainingInputs(Context):
 
 
 class Union(Context):
-    """The points of several contexts together; what `+` makes of two.
-
-    :param contexts: the contexts.
-    """
+    """The points of several contexts together; what `+` makes of two."""
 
     def __init__(self, *contexts: Context) -> None:
         super().__init__()

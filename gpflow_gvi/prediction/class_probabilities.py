@@ -55,7 +55,6 @@ def class_probabilities(model: Any, X: InputData, *, num_samples: int = 512) -> 
     """Return the probability of each class at each row: [N, J].
 
     :param model: a model of GPflow or of this package with a likelihood of classes.
-    :param X: the inputs.
     :param num_samples: those of f, under `Softmax`. They are quasi-random, the same for all rows,
         so that the prediction of a row depends on that row alone.
     """
@@ -72,7 +71,6 @@ def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
     """Return the total, aleatoric and epistemic uncertainty of the class of each row: [N] each.
 
     :param model: a model of GPflow or of this package with a likelihood of classes.
-    :param X: the inputs.
     :param num_samples: samples of f, for expectations without a closed form.
     """
     require_classes(model)

@@ -215,13 +215,7 @@ def half_width(likelihood: Gaussian, coverage: float) -> AnyNDArray:
 def predictive_law(
     likelihood: Likelihood, X: TensorType, f_mean: TensorType, f_variance: TensorType
 ) -> PredictiveLaw:
-    """Return the law of y at inputs where f has independent Gaussian marginals.
-
-    :param likelihood: p(y | f).
-    :param X: the inputs.
-    :param f_mean: the means of f.
-    :param f_variance: the variances of f.
-    """
+    """Return the law of y at inputs where f has independent Gaussian marginals."""
     m, v = tf.convert_to_tensor(f_mean), tf.convert_to_tensor(f_variance)
     if isinstance(likelihood, Gaussian):
         variance = v + likelihood.conditional_variance(X, m)
@@ -263,7 +257,6 @@ def _is_whole(law: Any) -> bool:
 def pit(model: Any, data: RegressionData, *, name: str = "data") -> AnyNDArray:
     """Return the (randomised) probability integral transforms of observations: [N, P].
 
-    :param model: a model with `predict_f` and a likelihood.
     :param data: (X, Y) that it has not seen, in its units.
     :param name: what the data are called in messages.
     """
@@ -290,8 +283,6 @@ def central_interval(model: Any, X: InputData, coverage: TensorType) -> tuple[tf
     A whole number y lies between them with at least this probability. Under a `SwitchedLikelihood`
     there are the columns of each likelihood, one after the other, as in `predict_y`.
 
-    :param model: a model with `predict_f` and a likelihood.
-    :param X: the inputs.
     :param coverage: the probability, or that of each output: [P].
     """
     X = inputs("X", X)

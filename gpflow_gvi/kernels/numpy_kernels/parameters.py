@@ -99,7 +99,6 @@ class NumpyParameter:
 class NumpyParameters:
     """The values of several parameters at one time, and what a function of them is by variables.
 
-    :param parameters: the parameters.
     :param at: values of variables by their ids; those that are not among them have their own.
     """
 
