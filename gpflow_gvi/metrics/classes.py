@@ -191,7 +191,7 @@ def auroc(negative: TensorType, positive: TensorType) -> float:
 
 
 def aupr(negative: TensorType, positive: TensorType) -> float:
-    """Return the area under the curve of precision and recall, of scores of the second kind."""
+    """Return the area under the curve of precision and recall, with the scores of `auroc`."""
     from sklearn.metrics import average_precision_score
 
     low, high = _two_kinds(negative, positive)
