@@ -1,7 +1,8 @@
 """What learning needs of a likelihood, and GPflow's do not have; `Ordinal` and `HeavyTailed`.
 
 `law` is that of y given f, a distribution of TensorFlow Probability, with its mean, variance,
-density and, for quantiles, its distribution function; `law.register` adds another class.
+density and, for quantiles, its distribution function. `register` adds another class to a
+`functools.singledispatch`, which most functions of the type of a likelihood are.
 """
 
 from __future__ import annotations
@@ -269,16 +270,25 @@ def _(likelihood: MultiLatentTFPConditional, X: TensorType, F: TensorType) -> An
     return likelihood.conditional_distribution(F)
 
 
+@functools.singledispatch
 def draw(
     likelihood: Likelihood, X: TensorType, F: TensorType, mean: Callable[[], Any], seeds: Any
 ) -> tf.Tensor:
-    """Return samples of y given samples F of f, [S, N, J]: [S, N, P].
+    """Return samples of y given samples of f: [S, N, P].
 
-    :param mean: returns E f, [N, J], if it is needed.
+    :param likelihood: p(y | f).
+    :param X: the inputs, [N, D].
+    :param F: samples of f, [S, N, J].
+    :param mean: E f, [N, J], if it is needed.
     :param seeds: two seeds.
     """
-    if not isinstance(likelihood, HeavyTailed):
-        return law(likelihood, X, F).sample(seed=seeds[0])
+    return law(likelihood, X, F).sample(seed=seeds[0])
+
+
+@draw.register
+def _(
+    likelihood: HeavyTailed, X: TensorType, F: TensorType, mean: Callable[[], Any], seeds: Any
+) -> tf.Tensor:
     noise = tf.sqrt(likelihood.conditional_variance(X, F))
     return likelihood.stretched(tfd.Normal(F, noise).sample(seed=seeds[0]), mean(), seeds[1])
 
@@ -303,22 +313,39 @@ def draws_samples(likelihood: Likelihood) -> bool:
     return isinstance(likelihood, MonteCarloLikelihood)
 
 
+@functools.singledispatch
 def with_moments(likelihood: Gaussian, mean: TensorType, variance: TensorType) -> Any:
     """Return the law of y with this mean and variance under Gaussian noise: [..., N, J]."""
-    if isinstance(likelihood, HeavyTailed):
-        return likelihood.at(mean, variance)
     return tfd.Normal(mean, tf.sqrt(variance))
 
 
+@with_moments.register
+def _(likelihood: HeavyTailed, mean: TensorType, variance: TensorType) -> Any:
+    return likelihood.at(mean, variance)
+
+
+@functools.singledispatch
 def degrees_of_freedom(likelihood: Likelihood) -> Parameter | None:
     """Return ν of each output, if predictions under Gaussian noise are Student's t."""
-    return likelihood.df if isinstance(likelihood, HeavyTailed) else None
+    return None
 
 
+@degrees_of_freedom.register
+def _(likelihood: HeavyTailed) -> Parameter:
+    return likelihood.df
+
+
+@functools.singledispatch
 def observed_columns(likelihood: Likelihood, num_outputs: int) -> int | None:
-    """Return the number of columns of Y for J latent functions; None if the likelihood knows.
+    """Return the number of columns of Y for J latent functions; None if the likelihood knows."""
+    return None
 
-    Under a `SwitchedLikelihood` one more column says which likelihood a row has.
-    """
-    of_each = isinstance(likelihood, ScalarLikelihood)
-    return num_outputs if of_each and not isinstance(likelihood, SwitchedLikelihood) else None
+
+@observed_columns.register
+def _(likelihood: ScalarLikelihood, num_outputs: int) -> int:
+    return num_outputs
+
+
+@observed_columns.register
+def _(likelihood: SwitchedLikelihood, num_outputs: int) -> None:
+    return None  # a column says which likelihood a row has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -85,18 +86,28 @@ def entropies(model: Any, X: InputData, *, num_samples: int = 512) -> Entropies:
     return _entropies(*by_blocks(predict, inputs("X", X), size=BLOCK))
 
 
+@functools.singledispatch
 def probabilities_given(
     likelihood: Likelihood, mean: tf.Tensor, variance: tf.Tensor, num_samples: int = 512
 ) -> tf.Tensor:
     """Return E p(y|f) of each class, with independent f of these marginals: [N, J].
 
     Under `Softmax` it is an average over points, of which some are in memory at once; the rule of
-    integration is the likelihood's elsewhere. No likelihood of classes depends on X. The marginals
-    are [N, J], or [N, 1] for two classes.
+    integration is the likelihood's elsewhere. No likelihood of classes depends on X.
+
+    :param likelihood: p(y | f).
+    :param mean: the mean of f, [N, J], or [N, 1] for two classes.
+    :param variance: the variance of f, of the same shape.
+    :param num_samples: the number of points.
     """
-    if not isinstance(likelihood, Softmax):
-        p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
-        return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
+    p = _both_classes(likelihood.predict_mean_and_var(mean, mean, variance)[0])
+    return p / tf.reduce_sum(p, axis=-1, keepdims=True)  # quadrature is not exact
+
+
+@probabilities_given.register
+def _(
+    likelihood: Softmax, mean: tf.Tensor, variance: tf.Tensor, num_samples: int = 512
+) -> tf.Tensor:
     J, deviation = mean.shape[-1], tf.sqrt(variance)
     points = normal_points(num_samples, J, mean.dtype.as_numpy_dtype)
     at_once = math.gcd(len(points), AT_ONCE)
@@ -110,15 +121,25 @@ def probabilities_given(
     return in_order_of(mean, variance, total / len(points))
 
 
+@functools.singledispatch
 def moments_of_y(
     likelihood: Likelihood, X: TensorType, mean: tf.Tensor, variance: tf.Tensor
 ) -> MeanAndVariance:
-    """Return mean and variance of y, [N, P] each; of classes probabilities p and p(1 - p)."""
-    if isinstance(likelihood, Softmax):
-        p = probabilities_given(likelihood, mean, variance)
-        return p, p * (1.0 - p)
+    """Return mean and variance of y, [N, P] each; of classes probabilities p and p(1 - p).
+
+    :param likelihood: p(y | f).
+    :param X: the inputs.
+    :param mean: the mean of f, [N, J].
+    :param variance: the variance of f, [N, J].
+    """
     found, of_y = likelihood.predict_mean_and_var(X, mean, variance)
     return found, of_y
+
+
+@moments_of_y.register
+def _(likelihood: Softmax, X: TensorType, mean: tf.Tensor, variance: tf.Tensor) -> MeanAndVariance:
+    p = probabilities_given(likelihood, mean, variance)
+    return p, p * (1.0 - p)
 
 
 def _marginals(model: Any, X: Any) -> tuple[tf.Tensor, tf.Tensor]:
