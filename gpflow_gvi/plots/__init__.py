@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .classes_display import ClassesDisplay
-from .curve import CurveDisplay
-from .history import HistoryDisplay
+from .curve import CurveDisplay, HistoryDisplay
 from .map import MapDisplay
 from .partial_dependence import PartialDependenceDisplay
 from .relevance import RelevanceDisplay
-from .reliability import QuantileDisplay, ReliabilityDisplay
+from .reliability import ClassesDisplay, QuantileDisplay, ReliabilityDisplay
 from .view import View
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A function of one feature, with the intervals of f and of y."""
+"""Curves: of one feature, with the intervals of f and of y; and of training, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,6 @@ class CurveDisplay(Display):
         of: Literal["f", "y"] = "y",
         coverage: float = 0.95,
         data: tuple[Any, Any] | None = None,
-        names: tuple[str, str] = ("x", "y"),
         ax: Any = None,
     ) -> CurveDisplay:
         """Draw predictions of any model.
@@ -95,7 +94,6 @@ class CurveDisplay(Display):
         :param of: what the mean and the interval are of.
         :param coverage: the coverage of the interval.
         :param data: observations (x, y), which are drawn.
-        :param names: the names of the feature and of the output.
         """
         x, mean, sd = predicted(x=x, mean=mean, sd=sd)
         order = np.argsort(x)
@@ -103,7 +101,7 @@ class CurveDisplay(Display):
         if data is not None:
             data = np.ravel(data[0]), np.ravel(data[1])
         ends = {of: (mean - half, mean + half)}
-        return cls(x, mean, ends.get("f"), ends.get("y"), coverage, data, names=names).plot(ax)
+        return cls(x, mean, ends.get("f"), ends.get("y"), coverage, data).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes
@@ -116,15 +114,42 @@ class CurveDisplay(Display):
         if self.data is not None:
             ax.plot(*self.data, "k.", ms=3, alpha=0.7, label="data")
         if self.inducing_points is not None:
-            at_bottom = ax.get_xaxis_transform()
-            points, style = self.inducing_points, {"ms": 7, "mew": 0.8, "alpha": 0.6}
-            ax.plot(
-                points,
-                np.full(len(points), 0.02),
-                "k|",
-                transform=at_bottom,
-                **style,
-                label="inducing points",
-            )
+            at_bottom = np.full(len(self.inducing_points), 0.02)
+            style = {"ms": 7, "mew": 0.8, "alpha": 0.6, "transform": ax.get_xaxis_transform()}
+            ax.plot(self.inducing_points, at_bottom, "k|", label="inducing points", **style)
         ax.set(xlabel=self.names[0], ylabel=self.names[1], xlim=(self.x[0], self.x[-1]))
         legend_above(ax)
+
+
+@dataclasses.dataclass
+class HistoryDisplay(Display):
+    """The loss, its terms and the held-out density, epoch by epoch: a panel for each."""
+
+    history: dict[str, list[float]]
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> HistoryDisplay:
+        """Draw how Q was trained."""
+        return cls.from_history(View.of(estimator).learned.history, ax=ax)
+
+    @classmethod
+    def from_history(cls, history: Any, *, ax: Any = None) -> HistoryDisplay:
+        """Draw a history, such as `model.fit(...)` of Keras or of this package returns."""
+        history = dict(getattr(history, "history", history))
+        if not history:
+            raise ValueError(
+                "the history is empty: Q was not trained. Pass epochs=20 or a network to learn; "
+                "print(learned.summary()) tells what was compared."
+            )
+        return cls(history).plot(ax)
+
+    @property
+    def num_panels(self) -> int:
+        """One for each curve."""
+        return len(self.history)
+
+    def _draw(self, axes: AnyNDArray) -> None:
+        for ax, (name, values) in zip(axes, self.history.items(), strict=True):
+            ax.plot(range(1, len(values) + 1), values, ".-", color=BLUE)
+            ax.set(xlabel="epoch", ylabel=name)
+            ax.xaxis.get_major_locator().set_params(integer=True)

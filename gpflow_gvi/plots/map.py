@@ -20,20 +20,15 @@ class MapDisplay(Display):
     Where f is not in the units of y, as for counts, they are those of y.
     """
 
+    view: View
     grid: tuple[AnyNDArray, AnyNDArray]
     """The coordinates of columns and rows: [G] each."""
     mean: AnyNDArray
     """E y, [G, G]; or the probabilities of the classes, [G, G, J]."""
     sd: AnyNDArray
     """The standard deviation of f or y, or the entropy of the probabilities in nats: [G, G]."""
-    classes: AnyNDArray | None = None
-    """The labels, if they are classes."""
     data: tuple[AnyNDArray, AnyNDArray | None] | None = None
     """Rows to show, [N, 2], and their observations or class indices, [N]."""
-    names: tuple[str, str, str] = ("x0", "x1", "y")
-    """The names of both features and of the output."""
-    shows_f: bool = True
-    """Whether `sd` is that of f."""
 
     @classmethod
     def from_estimator(
@@ -66,15 +61,10 @@ class MapDisplay(Display):
             mean = view.learned.predict_proba(at)
             sd = entr(mean).sum(axis=-1)
         observed = None if y is None else view.numbers(y, rows)
-        return cls(
-            (x0, x1),
-            mean.reshape(resolution, resolution, *mean.shape[1:]),
-            sd.reshape(resolution, resolution),
-            view.classes,
-            None if X is None else (rows, observed),
-            tuple(map(plain, (*view.names, view.target))),  # type: ignore[arg-type]
-            view.shows_f,
-        ).plot(ax)
+        shape = resolution, resolution
+        maps = mean.reshape(*shape, *mean.shape[1:]), sd.reshape(shape)
+        data = None if X is None else (rows, observed)
+        return cls(view, (x0, x1), *maps, data).plot(ax)
 
     @property
     def num_panels(self) -> int:
@@ -83,9 +73,10 @@ class MapDisplay(Display):
 
     def _draw(self, axes: AnyNDArray) -> None:
         left, right = axes
-        if self.classes is None:
-            self._surface(left, self.mean, f"mean of {self.names[2]}", observed=True)
-            of = "f" if self.shows_f else self.names[2]
+        x0, x1, target = map(plain, (*self.view.names, self.view.target))
+        if self.view.classes is None:
+            self._surface(left, self.mean, f"mean of {target}", observed=True)
+            of = "f" if self.view.shows_f else target
             self._surface(right, self.sd, f"standard deviation of {of}", cmap="cividis")
         else:
             self._class_map(left)
@@ -93,7 +84,7 @@ class MapDisplay(Display):
         if self.data is not None:
             right.plot(*self.data[0].T, "k.", ms=2, alpha=0.5)
         for ax in axes:
-            ax.set(xlabel=self.names[0], ylabel=self.names[1])
+            ax.set(xlabel=x0, ylabel=x1)
             ax.set(xlim=self.grid[0][[0, -1]], ylim=self.grid[1][[0, -1]])
 
     def _surface(
@@ -112,7 +103,7 @@ class MapDisplay(Display):
         """Draw the colour of the most probable class, the paler the less probable it is."""
         from matplotlib.colors import to_rgb
 
-        classes = np.asarray(self.classes)
+        classes = np.asarray(self.view.classes)
         palette = np.array([to_rgb(colour) for colour in colours(len(classes))])
         best, K = self.mean.argmax(axis=-1), len(palette)
         certainty = (self.mean.max(axis=-1, keepdims=True) - 1.0 / K) / (1.0 - 1.0 / K)

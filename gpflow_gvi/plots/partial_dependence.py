@@ -177,10 +177,8 @@ def _averages(view: View, at: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
 
 
 def _number(feature: int | str, names: list[str]) -> int:
-    if isinstance(feature, str):
-        if feature not in names:
-            raise ValueError(f"features has {feature!r}; the features are {names}.")
-        return names.index(feature)
-    if not 0 <= feature < len(names):
-        raise ValueError(f"features has {feature}; there are {len(names)}, from 0 on.")
+    if feature in names:
+        return names.index(str(feature))
+    if feature not in range(len(names)):
+        raise ValueError(f"features has {feature!r}; the features are {names}, from number 0 on.")
     return int(feature)
