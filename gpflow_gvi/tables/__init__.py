@@ -16,8 +16,7 @@ from .._core import lazy
 
 if TYPE_CHECKING:
     from .learn import learn_table
-    from .model import TableModel
-    from .predict import predict_file
+    from .model import TableModel, predict_file
 
 __all__ = ["TableModel", "learn_table", "predict_file"]
 
@@ -26,7 +25,7 @@ __getattr__, __dir__ = lazy.attach(
     {
         "TableModel": "model:TableModel",
         "learn_table": "learn:learn_table",
-        "predict_file": "predict:predict_file",
+        "predict_file": "model:predict_file",
     },
     __all__,
 )

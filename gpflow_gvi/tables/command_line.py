@@ -102,7 +102,7 @@ def _predict(options: argparse.Namespace) -> int:
     if coverage is not None and not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as 0.95 does.")
     with loading():
-        from .predict import predict_file
+        from .model import predict_file
     with progress.spoken(1, sys.stderr):
         count = predict_file(
             options.model, path, output, coverage=coverage, overwrite=options.overwrite

@@ -8,7 +8,7 @@ import pytest
 
 import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
-from gpflow_gvi.tables.predict import DIGITS, rounded
+from gpflow_gvi.tables.model import DIGITS, rounded
 from gpflow_gvi.tables.prepare import prepare
 
 N = 60

@@ -10,8 +10,7 @@ import pytest
 import sklearn.metrics
 
 from gpflow_gvi.tables import learn_table
-from gpflow_gvi.tables.model_page import write_page
-from gpflow_gvi.tables.pictures import dependence
+from gpflow_gvi.tables.model_page import dependence, write_page
 from tests.tolerances import assert_close
 
 N = 120
