@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gpflow.base import AnyNDArray
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import train_test_split
 
 from .._core import progress
@@ -15,11 +21,22 @@ from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning import Effort, left_out_together, with_names
 from .encoding import Encoder
 from .model import TableModel
-from .prepare import PREDICTORS, Prepared, Task, prepare
+from .prepare import Predictor, Prepared, Task, prepare
 from .scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_PREDICTORS: dict[Predictor, Any] = {
+    "auto": lambda seed: "auto",
+    "none": lambda seed: None,
+    "hist_gradient_boosting": lambda seed: HistGradientBoostingRegressor(random_state=seed),
+    "random_forest": lambda seed: RandomForestRegressor(random_state=seed),
+    "extra_trees": lambda seed: ExtraTreesRegressor(random_state=seed),
+    "ridge": lambda seed: RidgeCV(np.logspace(-3.0, 3.0, 13)),
+}
+"""Functions of a seed."""
 
 
 class Outcome(NamedTuple):
@@ -55,7 +72,7 @@ def learn_table(
     :param target: the column; rows without it are left out.
     :param effort: as of `learn`.
     :param seed: the seed of everything held out, and of `learn`.
-    :param options: `predictor`, the name of one of `PREDICTORS`, for regression; `task`,
+    :param options: `predictor`, the name of a `Predictor`, for regression; `task`,
         "regression" or "classification", recognised if not given; `held_out`,
         the part of the rows to score with and not to learn from, 0 for none, by default a fifth, or
         none where that is less than two rows; `split`, "random", or "time" for the last rows, the
@@ -67,7 +84,7 @@ def learn_table(
 
 def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int = 0) -> Outcome:
     """Learn from a table that `prepare` has read; the parameters are those of `learn_table`."""
-    predictor = PREDICTORS[prepared.predictor](seed)
+    predictor = _PREDICTORS[prepared.predictor](seed)
     table, y, task, columns = prepared.table, prepared.y, prepared.task, prepared.columns
     typed = columns.typed(table)
     fitting, unseen = _split(prepared, typed, seed)

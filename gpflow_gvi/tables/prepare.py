@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib
 import warnings
 from collections.abc import Collection
 from pathlib import Path
@@ -25,6 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from gpflow.base import AnyNDArray
 
+Predictor = Literal[
+    "auto", "none", "hist_gradient_boosting", "random_forest", "extra_trees", "ridge"
+]
 Split = Literal["random", "time"]
 Task = Literal["regression", "classification"]
 
@@ -39,25 +40,6 @@ MAX_NUMBERED_CLASSES = 10
 
 MAX_NAMED_CLASSES = 100
 """Text with more distinct values is not treated as classes."""
-
-
-def _trees(kind: str, seed: int) -> Any:
-    return getattr(importlib.import_module("sklearn.ensemble"), kind)(random_state=seed)
-
-
-def _ridge(seed: int) -> Any:
-    return importlib.import_module("sklearn.linear_model").RidgeCV(np.logspace(-3.0, 3.0, 13))
-
-
-PREDICTORS: dict[str, Any] = {
-    "auto": lambda seed: "auto",
-    "none": lambda seed: None,
-    "hist_gradient_boosting": functools.partial(_trees, "HistGradientBoostingRegressor"),
-    "random_forest": functools.partial(_trees, "RandomForestRegressor"),
-    "extra_trees": functools.partial(_trees, "ExtraTreesRegressor"),
-    "ridge": _ridge,
-}
-"""Functions of a seed; scikit-learn is imported when one is called."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,14 +58,14 @@ class Prepared:
     num_held_out: int
     by_time: str | None
     """The column of dates whose last rows are held out; at random without one."""
-    predictor: str
+    predictor: Predictor
 
 
 def prepare(
     path: Path,
     target: str,
     *,
-    predictor: str = "auto",
+    predictor: Predictor = "auto",
     task: Task | None = None,
     held_out: float | None = None,
     split: Split | None = None,
@@ -96,15 +78,14 @@ def prepare(
     """
     if held_out is not None and not 0.0 <= held_out < 1.0:
         raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
-    for what, chosen, allowed in (("task", task, Task), ("split", split, Split)):
+    given = (("task", task, Task), ("split", split, Split), ("predictor", predictor, Predictor))
+    for what, chosen, allowed in given:
         if chosen not in (None, *get_args(allowed)):
             raise ValueError(f"{what} is {chosen!r}; it must be one of {get_args(allowed)}.")
     drop, keep = ([each] if isinstance(each, str) else each for each in (drop, keep))
     progress.now(f"reading {path}")
-    header = table_files.header(path)
-    for what, names in (("target", [target]), ("drop", drop), ("keep", keep)):
-        require_known(what, names, header)
     table, form = table_files.read(path)
+    require_known("target", [target], table)
     if str(form):
         progress.found(written=str(form))
     known, y, task = target_of(table, target, task)
@@ -124,8 +105,6 @@ def prepare(
             f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
             "a target. Hold out more, or 0 to score with none."
         )
-    if predictor not in PREDICTORS:
-        raise ValueError(f"predictor is {predictor!r}; it must be one of {', '.join(PREDICTORS)}.")
     if task == "classification" and predictor not in ("auto", "none"):
         raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
     count = count if count >= MIN_HELD_OUT else 0

@@ -105,15 +105,6 @@ class TextFormat(NamedTuple):
         return ", ".join(parts + ["with decimal commas"] * (self.decimal == ","))
 
 
-def header(path: Path) -> list[str]:
-    """Return the names of the columns of a file."""
-    with _explained(path):
-        if is_parquet(path):
-            with _parquet(path) as file:
-                return list(file.schema_arrow.names)
-        return list(TextFormat.of(path).names)
-
-
 def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
     """Return the table in a file, which has rows, and its format."""
     pandas = required("pandas")
@@ -323,7 +314,7 @@ def _named(names: list[str]) -> Iterator[str]:
 
 def _require_names(path: Path, form: TextFormat) -> None:
     """Raise if a row has cells beyond the names in the header, which pandas cuts in places."""
-    with _opened(path, "rt", encoding=form.encoding, newline="") as stream, _long_cells():
+    with _opened(path, "rt", encoding=form.encoding, newline="") as stream:
         rows = csv.reader(stream, delimiter=form.separator, skipinitialspace=True)
         for row in rows:
             if any(row[len(form.names) :]):
@@ -335,15 +326,4 @@ def _require_names(path: Path, form: TextFormat) -> None:
 
 
 def _rows(lines: list[str], separator: str) -> list[list[str]]:
-    with _long_cells():
-        return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))
-
-
-@contextlib.contextmanager
-def _long_cells() -> Iterator[None]:
-    """Let cells of CSV be as long as they are."""
-    limit = csv.field_size_limit(2**31 - 1)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
+    return list(csv.reader(lines, delimiter=separator, skipinitialspace=True))

@@ -35,7 +35,7 @@ def test_what_pandas_takes_for_an_index_is_a_column(index, file):
     pd.DataFrame({"size": SIZE, "cost": COST, "kind": ["a", "b"] * 20}).set_index(index).to_parquet(
         file
     )
-    assert set(table_files.header(file)) == {"size", "cost", "kind"}
+    assert set(table_files.read(file)[0]) == {"size", "cost", "kind"}
     prepared = prepare(file, "cost")
     np.testing.assert_array_equal(prepared.y, COST)
     assert prepared.columns.numbers == ["size"]
@@ -56,7 +56,7 @@ def test_an_index_without_a_name_and_numbers_for_names_say_nothing(file):
 def test_two_columns_of_one_name_are_refused(file):
     table = pa.Table.from_arrays([pa.array(SIZE), pa.array(COST)] * 2, ["a", "b", "c", "a"])
     pyarrow_parquet.write_table(table, file)
-    for read in (table_files.header, table_files.read, lambda path: prepare(path, "b")):
+    for read in (table_files.read, lambda path: prepare(path, "b")):
         with pytest.raises(ValueError, match=r"two columns with one name, 'a', at \[1, 4\]"):
             read(file)
     with pytest.raises(ValueError, match="two columns with one name"):

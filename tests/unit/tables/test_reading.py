@@ -43,7 +43,6 @@ def test_numbers_are_read_as_they_are_meant(case, tmp_path):
     table, _ = table_files.read(tmp_path / "data.csv")
     assert_close(table["size"], SIZES)
     assert list(table.iloc[:, 1]) == (["ä", "b"] * 2 if encoding == "cp1252" else ["a", "b"] * 2)
-    assert table_files.header(tmp_path / "data.csv") == list(table)
     ((_, canonical, _),) = table_files.chunks(tmp_path / "data.csv", 10)
     assert_close(Columns.of(table).typed(canonical)["size"], SIZES)
 
@@ -216,14 +215,7 @@ def test_names_of_rows_as_r_and_pandas_write_them_have_no_name(tmp_path):
         found, _ = table_files.read(tmp_path / file)
         assert list(found)[names:] == ["x", "y"]
         assert found["x"].tolist() == [1, 3]
-        assert table_files.header(tmp_path / file) == list(found)
         assert list(Columns.of(found).left_out) == list(found)[:names]
-
-
-def test_a_cell_may_be_as_long_as_it_likes(tmp_path):
-    text = "a" * 200_000
-    (tmp_path / "data.csv").write_text(f"x,y\n1,{text}\n")
-    assert table_files.read(tmp_path / "data.csv")[0]["y"][0] == text
 
 
 PACKED = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
@@ -252,9 +244,8 @@ NO_TABLES = ("data.json", "data.npz", "data.xlsx", "data.csv.zip", "data.parquet
 def test_names_of_other_kinds_of_files_are_refused(name, tmp_path):
     (tmp_path / name).write_text("a,b\n1,2\n")
     message = rf"{name} is no table by its name. Tables are CSV \(.csv, .*\) or Parquet \(.parquet,"
-    for use in (table_files.header, table_files.read):
-        with pytest.raises(ValueError, match=message):
-            use(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        table_files.read(tmp_path / name)
     with pytest.raises(ValueError, match=message):
         next(table_files.chunks(tmp_path / name, 1))
     with pytest.raises(ValueError, match=message), table_files.writer(tmp_path / name):

@@ -119,7 +119,7 @@ def test_names_of_columns_that_are_not_there_are_refused(rng):
 
 def test_the_command_line_warns_in_a_line(rng, tmp_path, capsys):
     _table(rng).assign(id=range(N)).to_csv(tmp_path / "data.csv", index=False)
-    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--predictor", "oracle"]
+    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--held-out", "0.001"]
     assert main([*command, "--output", str(tmp_path / "model")]) == 2  # which ends it early
     said = capsys.readouterr().err
     assert said.count("\nwarning: column 'id' may number the rows or identify them (") == 1
