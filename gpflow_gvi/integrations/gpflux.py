@@ -102,22 +102,14 @@ class GVILayer(GPLayer):
         self.num_samples = num_samples
         self.full_cov = full_cov
         self.full_output_cov = full_output_cov
-        self._row_shape = input_shape(variational, regulariser)
-        if self._row_shape is not None:
-            self.num_latent_gps = common_outputs(variational, regulariser, self._row_shape)
-
-    def build(self, input_shape: Any) -> None:
-        """Determine the number of outputs, if it depends on the inputs."""
-        if self._row_shape is None:
-            if input_shape[-1] is None:
-                raise ValueError(
-                    f"layer {self.name} gets inputs of an unknown number of columns, and no "
-                    "inducing points declare it: pass input_dim to DeepGP."
-                )
-            self.num_latent_gps = common_outputs(
-                self.variational, self.regulariser, (input_shape[-1],)
+        row_shape = input_shape(variational, regulariser)
+        if row_shape is None:
+            raise ValueError(
+                "variational has no inducing points, and no network that declares the shape of one "
+                "input. Give its covariance inducing points."
             )
-        super().build(input_shape)
+        self._row_shape = row_shape
+        self.num_latent_gps = common_outputs(variational, regulariser, row_shape)
 
     # What is trained: Q, never P.
 
@@ -153,8 +145,6 @@ class GVILayer(GPLayer):
 
     def _sized(self, X: tf.Tensor) -> tf.Tensor:
         """Return the inputs with as many columns as the processes take, or raise."""
-        if self._row_shape is None:
-            return X
         wanted = math.prod(self._row_shape)
         if X.shape[-1] is None:  # in a DeepGP without input_dim
             return tf.ensure_shape(X, [*X.shape[:-1], wanted])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,9 +54,9 @@ class Columns(NamedTuple):
         require_known("drop", drop, table)
         require_known("keep", keep, table)
         found = cls([], [], {}, {}, {}, {})
-        read_dates = functools.partial(Dates.of, is_day_first=is_day_first)
         for name, column in table.items():
-            found._add(str(name), column, read_dates, is_dropped=name in drop, is_kept=name in keep)
+            given = {"is_dropped": name in drop, "is_kept": name in keep}
+            found._add(str(name), column, is_day_first=is_day_first, **given)
         if not (found.numbers or found.categories or found.dates):
             raise ValueError(
                 f"no column can be learned from: {found.left_out}. Give columns of numbers, or of "
@@ -69,8 +68,8 @@ class Columns(NamedTuple):
         self,
         name: str,
         column: pd.Series[Any],
-        read_dates: Callable[[pd.Series[Any]], Dates | None],
         *,
+        is_day_first: bool,
         is_dropped: bool,
         is_kept: bool,
     ) -> None:
@@ -78,7 +77,7 @@ class Columns(NamedTuple):
         numbers = _numbers_or_nan(values)
         is_number, dates = _is_of_numbers(values, numbers), None
         if not is_number and values.nunique() > 1:
-            dates = read_dates(column)
+            dates = Dates.of(column, is_day_first=is_day_first)
         if not (is_number or dates):
             values = without(NO_TEXT, column).dropna()
         why = None

@@ -53,9 +53,7 @@ class Dates(NamedTuple):
         for written in FORMATS:
             days = _days(column, written)
             if np.isnan(days).sum() == column.isna().sum():
-                swapped = _swapped(column, written, days)
-                if swapped is not None and _prefers(swapped[1], days, default=is_day_first):
-                    written, days = swapped
+                written, days = _ordered(column, written, days, is_day_first)
                 return cls(written, _resolved(days))
         return None
 
@@ -107,26 +105,22 @@ def _days(column: pd.Series[Any], written: str) -> AnyNDArray:
     return np.asarray((times - start) / pandas.Timedelta(days=1), dtype=float)
 
 
-def _swapped(
-    column: pd.Series[Any], written: str, days: AnyNDArray
-) -> tuple[str, AnyNDArray] | None:
-    """Return a format with the day first and its days, if it fits where one of months first does.
+def _ordered(
+    column: pd.Series[Any], written: str, days: AnyNDArray, is_day_first: bool
+) -> tuple[str, AnyNDArray]:
+    """Return a format and its days, with the day before the month if it seems to be so.
 
     A column without a day after the twelfth, or one that is the same either way, leaves both open.
     """
-    if not written.startswith(_MONTH_FIRST):
-        return None
     other = written.replace(_MONTH_FIRST, _DAY_FIRST)
-    found = _days(column, other)
-    return (other, found) if np.array_equal(np.isnan(found), np.isnan(days)) else None
-
-
-def _prefers(days: AnyNDArray, others: AnyNDArray, *, default: bool) -> bool:
-    """Whether days are those of the rows rather than others, which are read another way."""
+    swapped = _days(column, other) if other != written else None
+    if swapped is None or not np.array_equal(np.isnan(swapped), np.isnan(days)):
+        return written, days
     for is_likely in (_is_in_order, _is_even):
-        if is_likely(days) != is_likely(others):
-            return is_likely(days)
-    return default
+        if is_likely(swapped) != is_likely(days):
+            is_day_first = is_likely(swapped)
+            break
+    return (other, swapped) if is_day_first else (written, days)
 
 
 def _is_in_order(days: AnyNDArray) -> bool:

@@ -356,11 +356,8 @@ def test_outputs_are_known_where_the_columns_of_inputs_are_not():
     assert model(X[:, :1]).y_mean.shape == (N, 1)
 
 
-def test_without_inducing_points_the_first_inputs_tell_the_outputs():
+def test_layers_have_inducing_points_or_networks():
     P = gvi.GaussianProcess(gpflow.functions.Zero(3), gpflow.kernels.Matern12())
     Q = gvi.GaussianProcess(gpflow.functions.Linear(np.ones((D, 3))), gpflow.kernels.Matern32())
-    part = GVILayer(P, Q, SCALAR, num_data=N)
-    with pytest.raises(ValueError, match="pass input_dim to DeepGP"):
-        deep(part).as_prediction_model()
-    part(X)
-    assert part.num_latent_gps == 3
+    with pytest.raises(ValueError, match="no inducing points, and no network"):
+        GVILayer(P, Q, SCALAR, num_data=N)
