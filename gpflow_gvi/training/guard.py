@@ -48,7 +48,7 @@ def require_finite(
     if not tf.executing_eagerly():
         words = f"The training loss is not finite. {consequence} {what[0]} and {what[1]} are"
         good = tf.math.is_finite(total)
-        # `tf.debugging.Assert` has a branch, with which the whole graph runs as one of control flow.
+        # A branch (`tf.debugging.Assert`) has the whole graph run as one of control flow.
         return _behind(tf.raw_ops.Assert(condition=good, data=[words, *terms]), total)
     if math.isfinite(total):
         return total
