@@ -37,7 +37,6 @@ from gpflow.likelihoods.multilatent import MultiLatentTFPConditional
 from gpflow.utilities import positive, to_default_int
 
 from ._core import checks
-from ._core.constants import in_dtype
 from ._core.domains import domain as domain
 from ._core.domains import has_scale as has_scale
 from ._core.graphs import deepcopy
@@ -46,6 +45,7 @@ from ._core.labels import encoded as encoded
 from ._core.labels import likelihood_of as likelihood_of
 from ._core.labels import num_classes as num_classes
 from ._core.labels import num_latents as num_latents
+from ._core.state import in_dtype
 
 tfd = tfp.distributions
 

@@ -18,7 +18,7 @@ from gpflow.likelihoods import Likelihood
 
 from ..errors import NumericsWarning
 from . import checks, domains, labels
-from .forks import require_threads
+from .threads import require_threads
 
 MIN_IMAGE_COLUMNS = 36
 """Rows of fewer whole numbers are hardly images."""

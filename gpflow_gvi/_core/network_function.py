@@ -23,25 +23,19 @@ from ..errors import short_repr
 from .memo import once
 from .mode import is_training
 from .network_copies import own_objects
-from .network_inputs import type_of_inputs
 from .state import Stateful, state
 
 
 class NetworkFunction(Stateful):
     """A network h as a function from X [N, D] to [N, F].
 
-    Trainable weights of Keras are in `weights`, by number and name. What else changes in training,
-    such as moving statistics, is in `state`: it is saved and copied, and never trained.
-
-    It computes in the network's own precision: X is cast to it, and h(X) back to that of X
-    (`in_precision` makes a network of another). Rows of X are reshaped to what the network takes:
-    flat images to [height, width, channels], say.
+    Trainable weights of Keras are in `weights`, by number and name. It computes in the network's
+    own precision: X is cast to it, and h(X) back to that of X (`in_precision` makes a network of
+    another). Rows of X are reshaped to what the network takes, flat images for one.
 
     Dropout and batch normalisation behave as in Keras: with `training=True` while a training loss
-    is evaluated, and with `training=False` otherwise and where all weights are frozen.
-
-    Regularisers of weights enter the objective of a model (`penalties`). Losses of what layers
-    return (`activity_regularizer`, `add_loss`) are refused in training.
+    is evaluated, and with `training=False` otherwise and where all weights are frozen. Regularisers
+    of weights enter the objective of a model (`penalties`).
 
     Layers that are to keep their weights are frozen (`layer.trainable = False`) beforehand, or
     before `compile` of a model; with `gpflow.set_trainable` all weights can be frozen at any time.
@@ -94,7 +88,7 @@ class NetworkFunction(Stateful):
 
     @property
     def state(self) -> list[tf.Variable]:
-        """Values that training changes without gradients, such as moving statistics."""
+        """Values that training changes without gradients, as moving statistics: never trained."""
         return self._state
 
     @property
@@ -122,8 +116,7 @@ class NetworkFunction(Stateful):
         if wanted is None or given == wanted:
             return X
         if given is None:
-            known = X.shape.rank is not None and X.shape.rank > 2
-            return X if known else tf.reshape(X, [-1, *wanted])
+            return X if (X.shape.rank or 0) > 2 else tf.reshape(X, [-1, *wanted])
         sizes, wanted_sizes = ([size for size in shape if size > 1] for shape in (given, wanted))
         permuted = sizes != wanted_sizes and sorted(sizes) == sorted(wanted_sizes)
         if math.prod(given) == math.prod(wanted) and not permuted:
@@ -166,8 +159,8 @@ class NetworkFunction(Stateful):
 
     def _take_new_weights(self) -> None:
         """Look again for weights after the first call, in which many networks make them."""
-        weights = trainable_weights(self.network)
-        if [*map(id, weights.values())] == [*map(id, self.weights.values())]:
+        found = trainable_weights(self.network).values()
+        if [*map(id, found)] == [*map(id, self.weights.values())]:
             return
         if is_training() or not tf.executing_eagerly():
             raise ValueError(
@@ -222,8 +215,7 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
             "input_shape. Other networks have to be made in the precision that is wanted."
         )
     name = tf.as_dtype(default_float() if dtype is None else dtype).name
-    halves = ("float16", "bfloat16")
-    names = (*halves, *(f"mixed_{half}" for half in halves), "float32", "float64")
+    names = ("float16", "bfloat16", "mixed_float16", "mixed_bfloat16", "float32", "float64")
     config = network.get_config()
     config = keras.tree.map_structure(lambda each: name if each in names else each, config)
     with own_objects(network):
@@ -353,9 +345,8 @@ def require_keras_3(network: Any) -> None:
 def trainable_weights(network: Any) -> dict[str, tf.Variable]:
     """Return the trainable weights of a network of Keras by number and name, as `0.kernel`.
 
-    The paths of Keras would not do: it numbers layers through (`dense_7`), puts the names of other
-    models before those of layers that they share, and renames the variables of a copy when that is
-    first called.
+    The paths of Keras would not do: it numbers layers through (`dense_7`), and renames the
+    variables of a copy when that is first called.
     """
     found = network.trainable_weights if is_keras(network) else ()
     for weight in found:
@@ -368,3 +359,20 @@ def all_variables(network: Any) -> list[tf.Variable]:
     if is_keras(network):
         return [variable.value for variable in network.variables]
     return list(network.variables) if isinstance(network, tf.Module) else []
+
+
+def type_of_inputs(network: Any, variables: Iterable[tf.Variable] = ()) -> tf.DType | None:
+    """Return the type that X is cast to for a network, if not its own.
+
+    It is that of the variables of the network, but whole numbers keep their values: layers of Keras
+    cast their inputs by themselves, and not what they look up. bfloat16 has no word number 257, and
+    float32 no key 2²⁴ + 1.
+    """
+    own = next((v.dtype for v in variables if v.dtype.is_floating), None)
+    if not isinstance(network, keras.layers.Layer):
+        return own
+    declared = [tf.as_dtype(each.dtype) for each in getattr(network, "inputs", None) or ()]
+    if declared and declared[0].is_integer:
+        return declared[0]
+    floats = [each for each in declared if each.is_floating] or [tf.float32]
+    return own and max(own, floats[0], key=lambda each: each.size)

@@ -1,13 +1,16 @@
-"""Variables: what training changes without training it, and whether anything has changed."""
+"""Variables that nobody trains: what training changes all the same, constants, and snapshots."""
 
 from __future__ import annotations
 
 import abc
 import functools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import Module
+
+from .tensorflow_private import is_differentiated
 
 MAX_SMALL = 2_000
 """The number of elements up to which values are copied to be compared with others."""
@@ -30,6 +33,25 @@ def state(module: tf.Module) -> tuple[tf.Variable, ...]:
     parts = (module, *module.submodules)
     found = (variable for part in parts if isinstance(part, Stateful) for variable in part.state)
     return tuple({id(variable): variable for variable in found}.values())
+
+
+def in_dtype(value: Any, dtype: tf.DType) -> tf.Tensor:
+    """Return a value in a precision; `tf.cast` would take a number of Python through float32."""
+    is_number = isinstance(value, int | float)
+    return tf.constant(value, dtype) if is_number else tf.cast(value, dtype)
+
+
+def constant(value: tf.Tensor) -> tf.Variable | tf.Tensor:
+    """Return a value as a variable that is not trained.
+
+    So it is among the weights of its model: it is saved with them, and another model of the same
+    structure becomes equal to this one by assigning them, which needs no new graph. A value in a
+    graph, where no variable can be made, or one that a gradient may be taken of, stays the tensor
+    that it is.
+    """
+    if not tf.executing_eagerly() or is_differentiated():
+        return value
+    return tf.Variable(value, trainable=False)
 
 
 class Snapshot:

@@ -19,8 +19,8 @@ from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel, MultioutputKernel
 
 from .._core import linalg, outputs
-from .._core.constants import constant
 from .._core.memo import once
+from .._core.state import constant
 from ..errors import NumericsWarning
 from ..kernels.finite_features import features
 from .covariance import Covariance, LowRankUpdate, one_set

@@ -28,9 +28,8 @@ from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from .._core import checks
-from .._core.constants import constant
 from .._core.data import inputs
-from .._core.state import Stateful
+from .._core.state import Stateful, constant
 
 
 class Context(Stateful):

@@ -16,10 +16,10 @@ from gpflux.layers.gp_layer import GPLayer
 from gpflux.sampling.sample import Sample
 
 from .._core import checks
-from .._core.constants import in_dtype
 from .._core.images import as_rows, input_shape
 from .._core.memo import memoised
 from .._core.mode import frozen, training
+from .._core.state import in_dtype
 from ..divergences import Divergence
 from ..divergences.kl import inducing_kl
 from ..gaussian_process import GaussianProcess, common_outputs

@@ -14,11 +14,11 @@ from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 
 from .._core import checks, images, labels, outputs
-from .._core.constants import in_dtype
 from .._core.data import Data, inputs
 from .._core.memo import memoised
 from .._core.mode import frozen, inference
 from .._core.network_function import penalties
+from .._core.state import in_dtype
 from ..covariances import SparseCovariance
 from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl

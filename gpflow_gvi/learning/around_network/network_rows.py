@@ -19,9 +19,8 @@ from gpflow.config import default_float
 
 from ..._core import checks, feature_names, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
-from ..._core.network_function import NetworkFunction, as_function
+from ..._core.network_function import NetworkFunction, as_function, type_of_inputs
 from ..._core.network_graph import Part, flat
-from ..._core.network_inputs import type_of_inputs
 from ..._core.row_blocks import by_blocks
 from ...errors import short_repr
 from ..rows.scaling import Scaling
