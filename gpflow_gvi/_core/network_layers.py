@@ -16,9 +16,12 @@ LAYERS = "layers"
 
 OPERATIONS = {
     name.replace("_", ""): name
-    for name in ("softmax", "log_softmax", "sigmoid", "hard_sigmoid", "tanh", "hard_tanh")
-} | {"softplus": "softplus", "softsign": "softsign", "relu6": "relu6", "exp": "exponential"}
-"""The activations that operations of `keras.ops` are, by their names in lower case."""
+    for name in (
+        *("softmax", "log_softmax", "sigmoid", "hard_sigmoid", "tanh", "hard_tanh"),
+        *("softplus", "softsign", "relu", "relu6", "elu"),
+    )
+} | {"exp": "exponential"}
+"""The activations that layers and operations of `keras.ops` are, by their names in lower case."""
 
 UNCHANGING = ("Dropout", "Identity", "Reshape", "Cast")
 """Layers and operations whose output has the numbers of their input."""
@@ -37,14 +40,6 @@ def output_activation(network: Any) -> str | None:
         return _activation_of(last)
     name = output_activation(last.layers[-1])
     return name if name in ("softmax", "sigmoid") else None
-
-
-def end(network: Any) -> str | None:
-    """Return the name of the activation that a Keras model ends with, as one or as a layer."""
-    if not is_keras(network):
-        return None
-    name = type(_last_operation(network)).__name__.lower()
-    return name if name in ("relu", "elu") else output_activation(network)
 
 
 def _activation_of(operation: Any) -> str | None:
@@ -67,16 +62,13 @@ def _last_operation(network: Any) -> Any:
     while True:
         if outputs := getattr(operation, "outputs", None):
             tensor = outputs[min(index, len(outputs) - 1)]
-        elif type(operation).__name__ in UNCHANGING or _is_linear_activation(operation):
+        elif type(operation).__name__ in UNCHANGING or (
+            type(operation).__name__ == "Activation" and _activation_of(operation) == "linear"
+        ):
             tensor = operation._inbound_nodes[node].input_tensors[0]
         else:
             return operation
         operation, node, index = tensor._keras_history
-
-
-def _is_linear_activation(operation: Any) -> bool:
-    name = getattr(getattr(operation, "activation", None), "__name__", None)
-    return type(operation).__name__ == "Activation" and name == "linear"
 
 
 def without_link(network: Any) -> Any:
@@ -101,11 +93,6 @@ def has_layer(network: Any, *names: str) -> bool:
     """Return True if a Keras model, or a model among its layers, has a layer of these classes."""
     layers = getattr(network, "layers", ()) if is_keras(network) else ()
     return any(type(each).__name__ in names or has_layer(each, *names) for each in layers)
-
-
-def embeds(network: Any) -> bool:
-    """Return True if inputs of a Keras model are word indices, which an embedding looks up."""
-    return has_layer(network, "Embedding")
 
 
 def members(network: Any) -> list[Any]:

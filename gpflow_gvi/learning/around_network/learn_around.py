@@ -125,7 +125,8 @@ def learn_around(
     corrected_by = None
     if K and given.predictor is not None and split.validation is not None:
         corrected_by = unseen_rows(split.validation[0], split.train[0])
-        if not rows.with_inputs and not any(map(network_layers.embeds, networks)):
+        embed = (network_layers.has_layer(each, "Embedding") for each in networks)
+        if not rows.with_inputs and not any(embed):
             axes = principal_axes(split.train[0], inputs.floats, reach)
             rows = dataclasses.replace(rows, axes=axes)
     split = split.with_inputs(lambda part: np.asarray(rows(part)))

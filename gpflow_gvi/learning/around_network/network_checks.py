@@ -38,7 +38,8 @@ def is_put_around(network: Any, features: Any, train_network: bool | None, data:
     is_of_images = isinstance(X, dict) or len(getattr(X, "shape", ())) > 2
     is_fixed = train_network is not None and not train_network
     asked = features is not None or is_fixed or isinstance(network, list | tuple)
-    return asked or is_of_images or network_layers.embeds(network) or bool(parts_of(network))
+    embeds = network_layers.has_layer(network, "Embedding")
+    return asked or is_of_images or embeds or bool(parts_of(network))
 
 
 def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None, K: int) -> tuple[int, ...]:

@@ -144,7 +144,7 @@ def units_of_training(networks: Any, standard: Scaling) -> Scaling:
     bounds, and for a network compiled with a loss that is not of differences, as "poisson".
     """
     networks = network_layers.members(networks)
-    ends = {network_layers.end(each) for each in networks}
+    ends = {network_layers.output_activation(each) for each in networks}
     mean, has_bounds = standard.shift, False
     for end in ends & set(RANGES):
         low, high = RANGES[end or ""]
