@@ -148,35 +148,36 @@ def covariance(kernel: Kernel, X: TensorType, X2: TensorType | None = None) -> t
 
 def joint_variance(kernel: Kernel, X: TensorType, J: int) -> tf.Tensor:
     """Return the covariance between the J outputs at each input: [N, J, J]."""
-    if isinstance(kernel, Sum | Product) and correlated(kernel):
-        return _combine(
-            kernel,
-            lambda part: (
-                variance(part, X)[..., None]  # [N, 1, 1]
-                if _scales_all_outputs(part, kernel)
-                else joint_variance(part, X, J)
-            ),
-        )
-    if isinstance(kernel, MultioutputKernel) and correlated(kernel):
-        return kernel(X, full_cov=False, full_output_cov=True)
+    if correlated(kernel):
+        return _of_correlated(kernel, X, None, J, full_cov=False)
     marginal = variance(kernel, X)  # [N, J] or [N, 1]
     return tf.linalg.diag(tf.broadcast_to(marginal, [tf.shape(marginal)[0], J]))
 
 
 def joint_covariance(kernel: Kernel, X: TensorType, X2: TensorType | None, J: int) -> tf.Tensor:
     """Return the covariance between all outputs at all inputs: [N, J, N2, J]."""
-    if isinstance(kernel, Sum | Product) and correlated(kernel):
-        return _combine(
-            kernel,
-            lambda part: (
-                covariance(part, X, X2)[0, :, None, :, None]  # [N, 1, N2, 1]
-                if _scales_all_outputs(part, kernel)
-                else joint_covariance(part, X, X2, J)
-            ),
-        )
-    if isinstance(kernel, MultioutputKernel) and correlated(kernel):
-        return kernel(X, X2, full_cov=True, full_output_cov=True)
+    if correlated(kernel):
+        return _of_correlated(kernel, X, X2, J, full_cov=True)
     return spread(covariance(kernel, X, X2), J)
+
+
+def _of_correlated(
+    kernel: Any, X: TensorType, X2: TensorType | None, J: int, *, full_cov: bool
+) -> tf.Tensor:
+    """Return one of the two for a kernel whose outputs are correlated."""
+    if not isinstance(kernel, Sum | Product):
+        return kernel(X, X2, full_cov=full_cov, full_output_cov=True)
+
+    def evaluate(part: Kernel) -> tf.Tensor:
+        # A shared kernel is a factor of every block of a product. In a sum it is another one for
+        # each output: it adds an independent function.
+        if isinstance(kernel, Product) and num_outputs(part) == 1:
+            if full_cov:
+                return covariance(part, X, X2)[0, :, None, :, None]  # [N, 1, N2, 1]
+            return variance(part, X)[..., None]  # [N, 1, 1]
+        return joint_covariance(part, X, X2, J) if full_cov else joint_variance(part, X, J)
+
+    return _combine(kernel, evaluate)
 
 
 def spread(blocks: tf.Tensor, J: int) -> tf.Tensor:
@@ -189,14 +190,6 @@ def spread(blocks: tf.Tensor, J: int) -> tf.Tensor:
 def squares(factor: tf.Tensor) -> tf.Tensor:
     """Return Σ_m F_m(x)²: from [J, M, N] to [N, J]."""
     return tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(factor), axis=-2))
-
-
-def _scales_all_outputs(part: Kernel, whole: Sum | Product) -> bool:
-    """Return True if a part is a factor of every block: a shared kernel in a product.
-
-    A shared kernel in a sum is another one: it adds an independent function to each output.
-    """
-    return isinstance(whole, Product) and num_outputs(part) == 1
 
 
 def _combine(kernel: Sum | Product, evaluate: Callable[[Kernel], Any]) -> tf.Tensor:
