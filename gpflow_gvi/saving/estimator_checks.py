@@ -111,23 +111,6 @@ def _check_tree(tree: Any) -> None:
     _require((feature >= 0) & (feature < tree.n_features), tree, "splits by columns that X lacks")
 
 
-def _check_predictor(predictor: Any) -> None:
-    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
-
-    nodes = _array(predictor, "nodes", (None,), "V")
-    _require(nodes.dtype == PREDICTOR_RECORD_DTYPE, predictor, f"nodes of {nodes.dtype}")
-    _depth_of(predictor, nodes["left"], nodes["right"], nodes["is_leaf"] == 0)
-    for name in ("binned_left_cat_bitsets", "raw_left_cat_bitsets"):
-        bits = _array(predictor, name, (None, 8), "u")
-        used = nodes["bitset_idx"][_is_categorical(nodes)]
-        _require(used < len(bits), predictor, f"splits that {name} lacks")
-
-
-def _is_categorical(nodes: AnyNDArray) -> AnyNDArray:
-    chosen: AnyNDArray = (nodes["is_leaf"] == 0) & (nodes["is_categorical"] != 0)
-    return chosen
-
-
 def _trees(estimator: Any) -> list[Any]:
     """Return the trees of a decision tree, or of an ensemble of them; none if it is not fitted."""
     from sklearn.tree._tree import Tree
@@ -215,9 +198,11 @@ def _check_boosted(estimator: Any) -> None:
 
 
 def _check_histograms(estimator: Any) -> None:
-    """Check that the trees of histogram gradient boosting split by the columns that it has."""
+    """Check histogram gradient boosting, whose trees split by its columns and by sets of bits."""
     if "_predictors" not in vars(estimator):
         return
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+
     columns = _num_columns(estimator)
     if estimator._preprocessor is not None:  # which encodes categories
         with warnings.catch_warnings():  # of columns without names
@@ -225,18 +210,24 @@ def _check_histograms(estimator: Any) -> None:
             columns = estimator._preprocessor.transform(np.zeros((1, columns))).shape[1]
     is_categorical = _array(estimator._bin_mapper, "is_categorical_", (columns,), "biu")
     for predictor in (predictor for stage in estimator._predictors for predictor in stage):
-        nodes = predictor.nodes
-        feature = nodes["feature_idx"][nodes["is_leaf"] == 0]
+        nodes = _array(predictor, "nodes", (None,), "V")
+        _require(nodes.dtype == PREDICTOR_RECORD_DTYPE, predictor, f"nodes of {nodes.dtype}")
+        inner = nodes["is_leaf"] == 0
+        _depth_of(predictor, nodes["left"], nodes["right"], inner)
+        feature = nodes["feature_idx"][inner]
         within = (feature >= 0) & (feature < columns)
         _require(within, estimator, "splits by columns that X lacks")
-        of_categories = is_categorical[nodes["feature_idx"][_is_categorical(nodes)]]
+        by_category = nodes[inner & (nodes["is_categorical"] != 0)]
+        for name in ("binned_left_cat_bitsets", "raw_left_cat_bitsets"):
+            bits = _array(predictor, name, (None, 8), "u")
+            _require(by_category["bitset_idx"] < len(bits), predictor, f"splits that {name} lacks")
+        of_categories = is_categorical[by_category["feature_idx"]]
         _require(of_categories, estimator, "splits by categories of a column that has none")
 
 
 # Each relies on what those before it have checked.
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "Tree": _check_tree,
-    "TreePredictor": _check_predictor,
     "BaseDecisionTree": _check_trees,
     "BaseEstimator": _check_columns,
     "BaseLibSVM": _check_vectors,
