@@ -207,35 +207,27 @@ LIST = Way(list, lambda _, items: items, "list", is_value=True)
 _RECORD = Way(lambda record: record._asdict(), lambda cls, config: cls(**config), is_value=True)
 _BY_ARGUMENTS = Way(_arguments, _build_by_arguments, is_value=True)
 
+
+def _value(name: str, config: Callable[[Any], Any], build: Callable[[Any], Any]) -> Way:
+    """The way of a class that is made of one part, and written anew in each place."""
+    return Way(config, lambda _, part: build(part), name, is_value=True)
+
+
 _WAYS: dict[Any, Way] = {
     list: LIST,
-    float: Way(repr, lambda _, config: float(config), "float", is_value=True),
-    tuple: Way(list, lambda _, config: tuple(config), "tuple", is_value=True),
-    dict: Way(
-        lambda table: [*table.items()], lambda _, config: dict(config), "dict", is_value=True
-    ),
-    slice: Way(
-        lambda ends: [*ends.__reduce__()[1]], lambda _, ends: slice(*ends), "slice", is_value=True
-    ),
+    float: _value("float", repr, float),
+    tuple: _value("tuple", list, tuple),
+    dict: _value("dict", lambda table: [*table.items()], dict),
+    slice: _value("slice", lambda ends: [*ends.__reduce__()[1]], lambda ends: slice(*ends)),
     enum.Enum: Way(lambda member: member.name, lambda cls, config: cls[config], is_value=True),
     types.FunctionType: NAMED,
     types.BuiltinFunctionType: NAMED,
     np.ndarray: ARRAY,
     np.generic: Way(np.asarray, lambda _, config: config[()], "scalar"),
-    np.dtype: Way(
-        np.lib.format.dtype_to_descr,
-        lambda _, descr: np.dtype(descr),
-        "numpy_dtype",
-        is_value=True,
-    ),
-    tf.DType: Way(
-        lambda dtype: dtype.name, lambda _, name: tf.as_dtype(name), "dtype", is_value=True
-    ),
-    tf.TensorShape: Way(
-        lambda shape: None if shape.rank is None else shape.as_list(),
-        lambda _, config: tf.TensorShape(config),
-        "shape",
-        is_value=True,
+    np.dtype: _value("numpy_dtype", np.lib.format.dtype_to_descr, np.dtype),
+    tf.DType: _value("dtype", lambda dtype: dtype.name, tf.as_dtype),
+    tf.TensorShape: _value(
+        "shape", lambda sizes: None if sizes.rank is None else sizes.as_list(), tf.TensorShape
     ),
     tf.Tensor: Way(_tensor_config, lambda _, config: tf.constant(config), "tensor"),
     tf.Variable: Way(
