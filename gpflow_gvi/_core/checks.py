@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import numbers
 from collections.abc import Collection
 from typing import Any
@@ -23,13 +22,6 @@ def array_of_any(name: str, value: Any) -> AnyNDArray:
         return value
     if issparse(value):
         raise TypeError(f"{name} is a sparse {type(value).__name__}; pass {name}.toarray().")
-    if isinstance(value, tf.SparseTensor | tf.IndexedSlices):
-        raise TypeError(f"{name} is a {type(value).__name__}; pass tf.sparse.to_dense({name}).")
-    if isinstance(value, tf.data.Dataset):
-        raise TypeError(
-            f"{name} is a tf.data.Dataset, which only learn, and fit, evaluate and predict of a "
-            "model take; pass arrays."
-        )
     if isinstance(value, np.ma.MaskedArray) and np.any(value.mask):
         raise ValueError(
             f"{name} is masked in {np.sum(value.mask)} of {value.size} entries. Drop those rows, "
@@ -42,10 +34,7 @@ def array_of_any(name: str, value: Any) -> AnyNDArray:
 
 
 def array(name: str, value: Any) -> AnyNDArray:
-    """Return an argument as an array of numbers or text; raise with the reason if it is none.
-
-    Objects that are all numbers, as tables of several types of columns have them, become floats.
-    """
+    """Return an argument as an array of numbers or text; objects that are numbers become floats."""
     found = array_of_any(name, value)
     if found.dtype != object:
         return found
@@ -108,14 +97,11 @@ def likelihood(value: Any) -> None:
         )
     if value is None or isinstance(value, Likelihood):
         return
-    named = value if isinstance(value, type) else getattr(likelihoods, str(value).title(), None)
-    is_known = isinstance(named, type) and issubclass(named, Likelihood)
-    kind: Any = named if is_known else likelihoods.Poisson
-    given = inspect.signature(kind).parameters.values()
-    has_to_be_told = any(each.default is each.empty and each.kind < 2 for each in given)
+    name = getattr(value, "__name__", str(value).title())
+    name = name if hasattr(likelihoods, name) else "Poisson"
     raise TypeError(
         f"likelihood is {short_repr(value)}; it must be an object of a class of likelihoods of "
-        f"GPflow. Pass gpflow.likelihoods.{kind.__name__}({'...' * has_to_be_told})."
+        f"GPflow. Pass gpflow.likelihoods.{name}(...)."
     )
 
 

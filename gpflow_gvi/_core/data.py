@@ -91,7 +91,8 @@ class Data:
         X = inputs(names[0], X, first_row)
         if num_classes is None or tf.is_symbolic_tensor(Y):
             Y = observations(names[1], Y, first_row)
-            domains.require(names[1], Y, likelihood)
+            if not tf.is_symbolic_tensor(Y):
+                domains.require(likelihood, names[1], np.asarray(Y), np.arange(len(Y)))
         elif num_classes < 2:
             raise ValueError(
                 f"likelihood {type(likelihood).__name__} has {num_classes} class; there must be 2."
@@ -222,16 +223,13 @@ def _not_finite(
     )
 
 
-_NAMES = "; numpy.unique({0}, return_inverse=True) numbers names of classes."
 _REMEDIES = {
-    "U": "Pass real numbers, for example {0}.astype('{1}')" + _NAMES,
-    "S": "Pass real numbers, for example {0}.astype('{1}')" + _NAMES,
-    "M": "Pass numbers, for example ({0} - {0}.min()) / numpy.timedelta64(1, 'D').",
-    "m": "Pass numbers, for example {0} / numpy.timedelta64(1, 'D').",
-    "c": "Pass real numbers, for example numpy.real({0}).",
-    "temporal": "Pass numbers, for example {0}.to_physical().",
+    "M": "({0} - {0}.min()) / numpy.timedelta64(1, 'D')",
+    "m": "{0} / numpy.timedelta64(1, 'D')",
+    "c": "numpy.real({0})",
+    "temporal": "{0}.to_physical()",
 }
-"""What to do with values of a kind of dtype of NumPy, or of polars, that are no real numbers."""
+"""Real numbers in the place of values of a kind of dtype of NumPy, or of polars."""
 
 
 def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
@@ -253,10 +251,11 @@ def as_floats(name: str, array: AnyNDArray) -> AnyNDArray:
 
 def _no_floats(name: str, dtype: Any, kind: str) -> TypeError:
     wanted = np.dtype(default_float()).name
-    remedy = _REMEDIES.get(kind, "Pass real numbers, for example {0}.astype('{1}').")
+    remedy = _REMEDIES.get(kind, "{0}.astype('{1}')").format(name, wanted)
+    classes = f"; numpy.unique({name}, return_inverse=True) numbers names of classes"
     return TypeError(
-        f"{name} has dtype {dtype}, which is not converted to the model's {wanted}. "
-        + remedy.format(name, wanted)
+        f"{name} has dtype {dtype}, which is not converted to the model's {wanted}. Pass real "
+        f"numbers, for example {remedy}{classes if kind in ('U', 'S') else ''}."
     )
 
 

@@ -91,16 +91,12 @@ def _(likelihood: Ordinal) -> Domain:
     return Domain(f"levels 0, ..., {largest}", 0.0, float(largest), whole=True, remedy=remedy)
 
 
-def require(name: str, Y: tf.Tensor, likelihood: Likelihood | None) -> None:
-    """Raise unless observations [N, P] are of the kind, and of the columns, that one takes."""
-    if tf.is_symbolic_tensor(Y):
-        return
-    values = np.asarray(Y)
-    _require(likelihood, name, values, np.arange(len(values)))
-
-
 @functools.singledispatch
-def _require(likelihood: Likelihood | None, name: str, Y: AnyNDArray, rows: AnyNDArray) -> None:
+def require(likelihood: Likelihood | None, name: str, Y: AnyNDArray, rows: AnyNDArray) -> None:
+    """Raise unless observations [N, P] are of the kind, and of the columns, that one takes.
+
+    :param rows: the numbers of their rows in a message: [N].
+    """
     allowed = domain(likelihood)
     bad = ~allowed.holds(Y)
     if np.any(bad):
@@ -112,7 +108,7 @@ def _require(likelihood: Likelihood | None, name: str, Y: AnyNDArray, rows: AnyN
         )
 
 
-@_require.register
+@require.register
 def _(likelihood: MultiLatentLikelihood, name: str, Y: AnyNDArray, rows: AnyNDArray) -> None:
     if Y.shape[1] != 1:
         raise ValueError(
@@ -120,10 +116,10 @@ def _(likelihood: MultiLatentLikelihood, name: str, Y: AnyNDArray, rows: AnyNDAr
             f"observation, [N, 1], with {likelihood.latent_dim} latent functions. Learn from one "
             "column at a time."
         )
-    _require.dispatch(object)(likelihood, name, Y, rows)
+    require.dispatch(object)(likelihood, name, Y, rows)
 
 
-@_require.register
+@require.register
 def _(likelihood: SwitchedLikelihood, name: str, Y: AnyNDArray, rows: AnyNDArray) -> None:
     """Raise unless the last column numbers the likelihoods, and the others are of these."""
     if Y.shape[1] < 2:
@@ -141,7 +137,7 @@ def _(likelihood: SwitchedLikelihood, name: str, Y: AnyNDArray, rows: AnyNDArray
         )
     for number, part in enumerate(likelihood.likelihoods):
         own = np.flatnonzero(which == number)
-        _require(part, name, Y[own, :-1], rows[own])
+        require(part, name, Y[own, :-1], rows[own])
 
 
 _LOCATION_SCALE = (tfd.Cauchy, tfd.Gumbel, tfd.Laplace, tfd.Logistic, tfd.Normal, tfd.StudentT)

@@ -165,17 +165,7 @@ def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
     valid = (whole >= 0) & (whole < J) & (tf.cast(whole, Y.dtype) == Y)
     message = f"Y: labels must be whole numbers from 0 to {J - 1}."
     with tf.control_dependencies([tf.debugging.assert_equal(valid, True, message)]):
-        return _as_taken(likelihood, Y)
-
-
-@functools.singledispatch
-def _as_taken(likelihood: Likelihood | None, Y: tf.Tensor) -> tf.Tensor:
-    return tf.cast(Y, default_float())
-
-
-@_as_taken.register
-def _(likelihood: Softmax, Y: tf.Tensor) -> tf.Tensor:
-    return tf.cast(Y, tf.int64)
+        return tf.cast(Y, tf.int64 if isinstance(likelihood, Softmax) else default_float())
 
 
 def required(name: str, Y: Any, likelihood: Likelihood | None) -> AnyNDArray:
@@ -195,25 +185,18 @@ def are_one_hot(Y: AnyNDArray) -> bool:
     return bool(is_code and np.all((Y == 0) | (Y == 1)) and np.all(np.sum(Y, axis=1) == 1))
 
 
-@functools.singledispatch
 def responses(likelihood: Likelihood | None, Y: TensorType) -> TensorType:
     """Return labels as values that latent functions could have, [N, J]; numbers as they are.
 
     Their one-hot code, so that the latent function of the right class is the largest; of two
     classes with one latent function, -1 and 1.
     """
-    return Y
-
-
-@responses.register
-def _(likelihood: Bernoulli, Y: TensorType) -> tf.Tensor:
-    return 2.0 * tf.cast(Y, default_float()) - 1.0
-
-
-@responses.register(MultiClass)
-@responses.register(Softmax)
-def _(likelihood: Any, Y: TensorType) -> tf.Tensor:
-    return tf.one_hot(tf.cast(Y, tf.int64)[:, 0], likelihood.num_classes, dtype=default_float())
+    J = num_classes(likelihood)
+    if J is None:
+        return Y
+    if isinstance(likelihood, Bernoulli):
+        return 2.0 * tf.cast(Y, default_float()) - 1.0
+    return tf.one_hot(tf.cast(Y, tf.int64)[:, 0], J, dtype=default_float())
 
 
 def validated(name: str, Y: Any, J: int) -> AnyNDArray:

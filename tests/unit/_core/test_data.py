@@ -51,7 +51,7 @@ def test_numbers_in_any_form_are_taken_as_they_are(given):
     [
         (np.ma.MaskedArray(X, mask=X == 3.0), ValueError, r"X is masked in 1 of 12.*filled"),
         (scipy.sparse.csr_matrix(X), TypeError, r"X is a sparse csr_matrix; pass X\.toarray\(\)"),
-        (tf.sparse.from_dense(X), TypeError, r"X is a SparseTensor; pass tf\.sparse\.to_dense"),
+        (tf.sparse.from_dense(X), TypeError, "X is .*a SparseTensor, which makes no array"),
         (spoilt(None), TypeError, r"X has dtype object and at \[4, 1\] None"),
         (spoilt("abc"), TypeError, r"at \[4, 1\] 'abc', which is not a number"),
         (spoilt(np.nan), ValueError, "X has NaN .* 1 of 6 rows .*row 4"),
@@ -61,7 +61,7 @@ def test_numbers_in_any_form_are_taken_as_they_are(given):
         ({"x": X}, TypeError, "X is .*a dict, which makes no array"),
         ((row for row in X), TypeError, "a generator, which makes no array"),
         (None, TypeError, "X is None"),
-        (tf.data.Dataset.range(3), TypeError, r"X is a tf\.data\.Dataset, .*pass arrays"),
+        (tf.data.Dataset.range(3), TypeError, "X is .*RangeDataset, which makes no array"),
         (X.astype("datetime64[D]"), TypeError, "X has dtype datetime64.*timedelta64"),
         (X.astype(str), TypeError, r"astype\('float64'\); numpy\.unique"),
         (X[:, :0], ValueError, r"X has shape \(6, 0\): there are no columns"),
