@@ -7,7 +7,7 @@ attacker can have changed them: the process would crash, or never end.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,31 +22,31 @@ MAX_COLUMNS = 2**24
 
 def require_valid(estimator: Any) -> None:
     """Raise unless all parts of an estimator, and of those in it, fit together."""
-    things = _parts(estimator)
-    for name, check in _CHECKS.items():
-        for thing in things:
-            if name in (base.__name__ for base in type(thing).__mro__):
+    for thing in _parts(estimator, {}):
+        names = [base.__name__ for base in type(thing).__mro__]
+        for name, check in _CHECKS.items():
+            if name in names:
                 check(thing)
 
 
-def _parts(thing: Any) -> list[Any]:
-    """Return an object and all that is within it, each once."""
-    found: dict[int, Any] = {}
-    left = [thing]
-    while left:
-        thing = left.pop()
-        if id(thing) in found or isinstance(thing, type | str | bytes | float | int):
-            continue
-        found[id(thing)] = thing
-        if isinstance(thing, dict):
-            left += thing.values()
-        elif isinstance(thing, list | tuple | set | frozenset):
-            left += thing
-        elif isinstance(thing, np.ndarray):
-            left += thing.ravel().tolist() if thing.dtype.hasobject else []
-        else:
-            left += getattr(thing, "__dict__", {}).values()
-    return list(found.values())
+def _parts(thing: Any, found: dict[int, Any]) -> Iterator[Any]:
+    """Yield all that is within an object, and the object: each once, and before what it is in.
+
+    So an estimator that a check lets predict has been checked.
+    """
+    if id(thing) in found or isinstance(thing, type | str | bytes | float | int):
+        return
+    found[id(thing)] = thing
+    inside: Iterable[Any] = getattr(thing, "__dict__", {}).values()
+    if isinstance(thing, dict):
+        inside = thing.values()
+    elif isinstance(thing, list | tuple | set | frozenset):
+        inside = thing
+    elif isinstance(thing, np.ndarray):
+        inside = thing.ravel().tolist() if thing.dtype.hasobject else ()
+    for part in inside:
+        yield from _parts(part, found)
+    yield thing
 
 
 def _require(condition: Any, thing: Any, what: str) -> None:
@@ -123,14 +123,13 @@ def _trees(estimator: Any) -> list[Any]:
     return trees
 
 
-def _check_trees(estimator: Any) -> None:
-    for tree in _trees(estimator):
-        _check_width(estimator, tree, _num_columns(estimator))
-
-
-def _check_width(estimator: Any, tree: Any, columns: int) -> None:
-    width = tree.n_features
-    _require(width == columns, estimator, f"a tree of {width} columns for {columns} of X")
+def _check_trees(estimator: Any, given: Any = None) -> None:
+    """Check that each tree has as many columns as it is given: all of X, unless others are said."""
+    trees = _trees(estimator)
+    columns = [_num_columns(estimator) for _ in trees] if given is None else map(len, given)
+    for tree, count in zip(trees, columns, strict=True):
+        width = tree.n_features
+        _require(width == count, estimator, f"a tree of {width} columns for {count} of X")
 
 
 def _check_columns(estimator: Any) -> None:
@@ -178,12 +177,8 @@ def _check_neighbours(estimator: Any) -> None:
 
 
 def _check_isolation_forest(estimator: Any) -> None:
-    trees = _trees(estimator)
-    if trees and estimator._max_features == _num_columns(estimator):  # they are given X as it is
-        _check_trees(estimator)
-    elif trees:
-        for tree, features in zip(trees, estimator.estimators_features_, strict=True):
-            _check_width(estimator, tree, len(features))
+    is_of_all = not _trees(estimator) or estimator._max_features == _num_columns(estimator)
+    _check_trees(estimator, None if is_of_all else estimator.estimators_features_)
 
 
 def _check_boosted(estimator: Any) -> None:

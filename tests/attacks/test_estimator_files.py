@@ -136,6 +136,15 @@ def test_attributes_of_estimators_fit_together(name, attribute, change, message)
         require_valid(estimator)
 
 
+def test_an_estimator_within_another_is_checked_before_it_predicts():
+    estimator = attacks.fitted("boosting")
+    estimator.init_ = attacks.fitted("histograms")
+    require_valid(estimator)
+    estimator.init_._predictors[0][0].nodes["feature_idx"][0] = 10**6
+    with pytest.raises(ValueError, match=r"HistGradientBoostingRegressor in it has .*columns"):
+        require_valid(estimator)
+
+
 def test_columns_with_names_are_read_without_a_warning():
     X = pd.DataFrame(attacks.X, columns=["a", "b", "c"])
     estimator = attacks.ESTIMATORS["histograms"]().fit(X, attacks.y)
