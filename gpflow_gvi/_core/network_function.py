@@ -22,7 +22,7 @@ from gpflow.config import default_float
 from ..errors import short_repr
 from .memo import once
 from .mode import is_training
-from .network_copies import own_objects
+from .network_graph import finalize, own_objects
 from .state import Stateful, state
 
 
@@ -225,18 +225,6 @@ def in_precision(network: Any, dtype: Any = None) -> Any:
     result.set_weights(network.get_weights())
     finalize(result)
     return result
-
-
-def finalize(owner: Any) -> None:
-    """Let each `Normalization` within a network or a module use the values of its variables."""
-    for layer in normalizations(owner):
-        layer.finalize_state()
-
-
-def normalizations(owner: Any) -> list[keras.layers.Normalization]:
-    """Return the layers within a network or a module that keep tensors made of their variables."""
-    parts = tf.train.TrackableView(owner).descendants()
-    return [part for part in parts if isinstance(part, keras.layers.Normalization)]
 
 
 def penalties(module: tf.Module) -> tf.Tensor:

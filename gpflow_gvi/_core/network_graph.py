@@ -1,17 +1,21 @@
-"""Models of Keras 3 laid out flat: without models among their layers, with one input and output."""
+"""Copies of models of Keras 3, also laid out flat: no models inside, one input and one output."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import types
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import tensorflow as tf
 
 from ..errors import short_repr
-from .network_copies import own_objects
-from .network_function import finalize, is_keras
+
+FUNCTIONS = "function", "mask", "_output_shape", "activation", "recurrent_activation"
+"""The attributes of layers that may be functions."""
 
 
 class Part(NamedTuple):
@@ -31,7 +35,7 @@ class Part(NamedTuple):
 def parts_of(network: Any) -> tuple[Part, ...]:
     """Return the inputs of a functional model with several, in its order; empty for one."""
     named = _inputs(network)
-    if len(named) < 2 or not is_keras(network):
+    if len(named) < 2 or not isinstance(network, keras.layers.Layer):
         return ()
     for name, tensor in named.items():
         if None in tensor.shape[1:]:
@@ -93,7 +97,7 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
     :param parts: its inputs, if there are several: the copy has them side by side in one row.
     """
     has_inside = any(getattr(layer, "layers", None) for layer in getattr(network, "layers", ()))
-    if not is_keras(network) or not (has_inside or parts):
+    if not isinstance(network, keras.layers.Layer) or not (has_inside or parts):
         return network
     copies = _Copies()
     if parts:
@@ -175,3 +179,48 @@ def _inputs(network: Any) -> dict[str, Any]:
     tensors = getattr(network, "inputs", None) or ()
     structure = getattr(network, "input", None) if len(tensors) > 1 else None
     return structure if isinstance(structure, dict) else {each.name: each for each in tensors}
+
+
+@contextlib.contextmanager
+def own_objects(network: Any) -> Iterator[None]:
+    """Within a block, let Keras copy layers and models with what it does not know.
+
+    Functions have a name for as long: Keras copies nothing but the code of a lambda, which does not
+    find the names that it uses.
+    """
+    is_keras = isinstance(network, keras.layers.Layer)
+    parts = tf.train.TrackableView(network).descendants() if is_keras else []
+    layers = [part for part in parts if isinstance(part, keras.layers.Layer)]
+    kinds = {type(layer) for layer in layers}
+    own: dict[str, Any] = {
+        kind.__name__: kind for kind in kinds if kind.__module__.split(".")[0] != "keras"
+    }
+    found = {id(each): each for each in (vars(layer).get(n) for layer in layers for n in FUNCTIONS)}
+    functions = [each for each in found.values() if _is_own(each)]
+    names = [each.__name__ for each in functions]
+    try:
+        for i, each in enumerate(functions):
+            own[f"function_{i}"] = each
+            each.__name__ = f"function_{i}"
+        with keras.saving.custom_object_scope(own):
+            yield
+    finally:
+        for each, name in zip(functions, names, strict=True):
+            each.__name__ = name
+
+
+def _is_own(value: Any) -> bool:
+    known = "keras.src.activations"
+    return isinstance(value, types.FunctionType) and not value.__module__.startswith(known)
+
+
+def finalize(owner: Any) -> None:
+    """Let each `Normalization` within a network or a module use the values of its variables."""
+    for layer in normalizations(owner):
+        layer.finalize_state()
+
+
+def normalizations(owner: Any) -> list[keras.layers.Normalization]:
+    """Return the layers within a network or a module that keep tensors made of their variables."""
+    parts = tf.train.TrackableView(owner).descendants()
+    return [part for part in parts if isinstance(part, keras.layers.Normalization)]

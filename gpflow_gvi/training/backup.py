@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from .._core import files
-from .._core.network_function import finalize
+from .._core.network_graph import finalize
 
 PROGRESS = (
     *("history", "epoch"),  # History

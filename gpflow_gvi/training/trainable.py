@@ -17,7 +17,8 @@ from gpflow.utilities import print_summary, tabulate_module_summary
 
 from .._core import checks
 from .._core.data import as_dataset, inputs
-from .._core.network_function import NetworkFunction, finalize, weights_of
+from .._core.network_function import NetworkFunction, weights_of
+from .._core.network_graph import finalize
 from ..covariances.covariance import Covariance
 from ..errors import NumericsWarning, short_repr
 from .backup import assign_values, read_arrays, write_arrays

@@ -17,7 +17,7 @@ from .._core import images
 from .._core.graphs import forget_tensors
 from .._core.memo import memoised
 from .._core.mode import training as training_mode
-from .._core.network_function import normalizations
+from .._core.network_graph import normalizations
 from .._core.notices import collected
 from .._core.state import state as state_of
 from ..errors import NonFiniteLossError, NumericsWarning
