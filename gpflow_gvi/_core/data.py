@@ -25,10 +25,7 @@ MIN_IMAGE_COLUMNS = 36
 
 
 def as_dataset(data: Any) -> Any:
-    """Return the batches of a PyDataset of Keras as a Dataset of TensorFlow; other data unchanged.
-
-    They are made anew in each pass.
-    """
+    """Return a PyDataset, which makes batches anew in each pass, as a Dataset; else the data."""
     if not isinstance(data, keras.utils.PyDataset):
         return data
 
@@ -46,10 +43,7 @@ def as_dataset(data: Any) -> Any:
 
 @dataclass(frozen=True)
 class Data:
-    """Inputs and observations that a model can take: made by `Data.of`.
-
-    Whoever receives one need not validate it again.
-    """
+    """Inputs and observations that a model can take: validated, by `Data.of`."""
 
     X: tf.Tensor
     """[N, D...], of the default float."""
@@ -68,7 +62,6 @@ class Data:
         *,
         name: str = "data",
         names: tuple[str, str] = ("X", "Y"),
-        first_row: int = 0,
     ) -> Data:
         """Return arrays (X, Y) of any type of number as data, or raise saying what is wrong.
 
@@ -76,7 +69,6 @@ class Data:
         :param likelihood: says whether Y are labels, for which other rules hold than for numbers.
         :param name: what to call the data in messages.
         :param names: what to call X and Y there.
-        :param first_row: the number of their first row there.
         """
         num_classes = labels.num_classes(likelihood)
         if isinstance(data, Data) and data.num_classes == num_classes:
@@ -88,9 +80,9 @@ class Data:
                 " A tf.data.Dataset is taken as data by learn, and by fit and evaluate of a model."
             )
         X, Y = data
-        X = inputs(names[0], X, first_row)
+        X = inputs(names[0], X)
         if num_classes is None or tf.is_symbolic_tensor(Y):
-            Y = observations(names[1], Y, first_row)
+            Y = observations(names[1], Y)
             if not tf.is_symbolic_tensor(Y):
                 domains.require(likelihood, names[1], np.asarray(Y), np.arange(len(Y)))
         elif num_classes < 2:
@@ -135,7 +127,7 @@ class Data:
             )
 
 
-def observations(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
+def observations(name: str, value: Any) -> tf.Tensor:
     """Return rows of finite numbers as `inputs` does, a vector as one column: [N, P]."""
     value = _known(name, value)
     value = value[:, None] if value.ndim == 1 else value
@@ -146,18 +138,18 @@ def observations(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
             f"{name} has shape {tuple(value.shape)}; observations must be [N] or [N, P], a column "
             f"for each output: {name}.reshape(len({name}), -1)."
         )
-    return inputs(name, value, first_row)
+    return inputs(name, value)
 
 
-def inputs(name: str, value: Any, first_row: int = 0) -> tf.Tensor:
+def inputs(name: str, value: Any) -> tf.Tensor:
     """Return rows of finite numbers as a tensor of the default float: [N, D...].
 
     A tensor stays differentiable; one of a graph, whose values are not known, is returned as it is.
     """
-    return as_tensor(finite_rows(name, value, first_row))
+    return as_tensor(finite_rows(name, value))
 
 
-def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Tensor:
+def finite_rows(name: str, value: Any) -> AnyNDArray | tf.Tensor:
     """Return the same, but an array as an array, of which more can be asked in little time."""
     require_threads()
     columns = getattr(value, "column_names", getattr(value, "columns", None))  # of a table
@@ -180,7 +172,7 @@ def finite_rows(name: str, value: Any, first_row: int = 0) -> AnyNDArray | tf.Te
         if not flat.dot(flat) <= most * most:  # nor does NaN compare
             bad = ~(np.abs(numbers) <= most)
             if bad.any():
-                raise _not_finite(name, numbers, bad, first_row, columns)
+                raise _not_finite(name, numbers, bad, columns)
     warn_of_unscaled_images(name, numbers)
     if is_array:
         return numbers
@@ -201,11 +193,9 @@ def largest(dtype: Any) -> float:
     return 0.009 * math.sqrt(np.finfo(dtype).max)
 
 
-def _not_finite(
-    name: str, numbers: AnyNDArray, bad: AnyNDArray, first_row: int, columns: Any
-) -> ValueError:
+def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray, columns: Any) -> ValueError:
     rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
-    place = f"row {first_row + rows[0]}"
+    place = f"row {rows[0]}"
     if bad.ndim == 2 and bad.shape[1] > 1:
         column = int(np.argmax(bad[rows[0]]))
         place += f", column {column if columns is None else repr(columns[column])}"

@@ -169,7 +169,8 @@ def survey(
     def validated() -> Iterator[Block]:
         nonlocal count, shapes
         for block in stream.read():
-            rows = tuple(np.asarray(part) for part in Data.of(block, likelihood, first_row=count))
+            names = (f"X[{count}:]", f"Y[{count}:]") if count else ("X", "Y")
+            rows = tuple(np.asarray(part) for part in Data.of(block, likelihood, names=names))
             shapes = shapes or [part.shape[1:] for part in rows]
             for name, part, shape, scaler in zip("XY", rows, shapes, scalers, strict=True):
                 if part.shape[1:] != shape:
