@@ -31,15 +31,10 @@ def require(name: str, X: Any, names: tuple[str, ...] | None) -> None:
     given = None if names is None else of(X)
     if names is None or given is None or given == names:
         return
-    found = f"{name} has the columns {short_repr(list(given))}, but what was learned from has "
-    wanted = short_repr(list(names))
     lacking = [each for each in names if each not in given]
-    if lacking:
-        raise ValueError(
-            f"{found}{wanted}. Pass the columns that are missing, {short_repr(lacking)}, or an "
-            "array without names."
-        )
+    without = f" and not {short_repr(lacking)}" if lacking else ""
     raise ValueError(
-        f"{found}{wanted}, in this order. Pass these alone, in this order, or an array without "
-        "names."
+        f"{name} has the columns {short_repr(list(given))}{without}, but what was learned from has "
+        f"{short_repr(list(names))}, in this order. Pass these alone, in this order, or an array "
+        "without names."
     )
