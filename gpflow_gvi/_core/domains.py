@@ -42,11 +42,9 @@ class Domain(NamedTuple):
 
     def holds(self, Y: AnyNDArray) -> AnyNDArray:
         """Return True where values are in the domain."""
-        inside = (
-            (self.least <= Y) & (self.most >= Y)
-            if self.ends
-            else (self.least < Y) & (self.most > Y)
-        )
+        inside = (self.least <= Y) & (self.most >= Y)
+        if not self.ends:
+            inside &= (self.least < Y) & (self.most > Y)
         return inside & (np.round(Y) == Y) if self.whole else inside
 
 

@@ -8,8 +8,8 @@ that is killed leaves what it was writing, named *.partial.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -20,9 +20,6 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
-
-_NAME = re.compile(r"(.+)\.[0-9a-f]{32}\.replaced")
-"""The names of folders that were moved aside."""
 
 
 @contextlib.contextmanager
@@ -78,8 +75,8 @@ def present(folder: Path) -> Path:
 
 def _replaced(folder: Path) -> list[Path]:
     """Return the folders that were moved aside for another one to take their place."""
-    names = ((path, _NAME.fullmatch(path.name)) for path in folder.parent.glob("*.replaced"))
-    return [path for path, name in names if name is not None and name[1] == folder.name]
+    number = "[0-9a-f]" * 32
+    return [*folder.parent.glob(f"{glob.escape(folder.name)}.{number}.replaced")]
 
 
 @contextlib.contextmanager

@@ -108,11 +108,7 @@ class Compiled:
 
 
 def without_gradients(function: Callable[..., Any], *specs: Any) -> Any:
-    """Return a function as a graph that no tape of gradients will see.
-
-    :param function: a function of tensors, or of tuples of them.
-    :param specs: their types.
-    """
+    """Return a function of tensors of these types as a graph that no tape of gradients will see."""
     graph = tf.function(function, autograph=False).get_concrete_function(*specs)
     forget_custom_gradients(graph.graph)
     return graph

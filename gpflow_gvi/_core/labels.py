@@ -159,8 +159,7 @@ def observed(likelihood: Likelihood | None, Y: TensorType) -> tf.Tensor:
     if J is None:
         return Y
     Y = tf.convert_to_tensor(Y)
-    if Y.shape.rank == 1:
-        Y = Y[:, None]
+    Y = Y[:, None] if Y.shape.rank == 1 else Y
     whole = tf.cast(Y, tf.int64)
     valid = (whole >= 0) & (whole < J) & (tf.cast(whole, Y.dtype) == Y)
     message = f"Y: labels must be whole numbers from 0 to {J - 1}."
@@ -202,8 +201,7 @@ def responses(likelihood: Likelihood | None, Y: TensorType) -> TensorType:
 def validated(name: str, Y: Any, J: int) -> AnyNDArray:
     """Return labels as a column of whole numbers from 0 to J - 1."""
     Y = checks.array(name, Y)
-    if Y.ndim == 1:
-        Y = Y[:, None]
+    Y = Y[:, None] if Y.ndim == 1 else Y
     if Y.ndim != 2 or Y.size == 0:
         raise ValueError(f"{name} has shape {Y.shape}; labels must be [N] or [N, 1], with N ≥ 1.")
     if Y.dtype.kind not in "buif":
@@ -211,12 +209,11 @@ def validated(name: str, Y: Any, J: int) -> AnyNDArray:
             f"{name} has dtype {Y.dtype}; labels must be numbers from 0 to {J - 1}. "
             "numpy.unique(Y, return_inverse=True) numbers names."
         )
-    bad = ~(np.isin(Y, np.arange(J)))
+    bad = ~np.isin(Y, np.arange(J))
     if np.any(bad):
-        example = Y[bad][0]
         raise ValueError(
             f"{name} has labels that are not whole numbers from 0 to {J - 1} in {np.sum(bad)} of "
-            f"{Y.size} places (the first is {example}). There are {J} classes; "
+            f"{Y.size} places (the first is {Y[bad][0]}). There are {J} classes; "
             "numpy.unique(Y, return_inverse=True) numbers others from 0."
         )
     return Y.astype(np.int64)

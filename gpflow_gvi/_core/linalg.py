@@ -41,8 +41,6 @@ def cholesky(K: TensorType, *, jitter: float = 0.0, name: str = "the covariance"
     :param name: what to call the matrix in a message.
     """
     K = tf.convert_to_tensor(K)
-    if jitter < 0.0:
-        raise ValueError(f"jitter is {jitter}; it must not be negative.")
     if jitter:
         K = add_to_diagonal(K, jitter * _scale(K))
     factor, added, scale = _escalating_cholesky(K)

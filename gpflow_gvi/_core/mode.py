@@ -20,9 +20,7 @@ class _Mode(NamedTuple):
 
 
 _INFERENCE = _Mode()
-_current: contextvars.ContextVar[_Mode] = contextvars.ContextVar(
-    "gpflow_gvi_mode", default=_INFERENCE
-)
+_current = contextvars.ContextVar("gpflow_gvi_mode", default=_INFERENCE)
 
 
 @contextlib.contextmanager

@@ -96,10 +96,7 @@ def has_layer(network: Any, *names: str) -> bool:
 
 
 def members(network: Any) -> list[Any]:
-    """Return the networks of a list, of which an `ensemble` can be made, or the one that is given.
-
-    Several must be Sequential or functional models.
-    """
+    """Return the networks of a list, of which an `ensemble` can be made, or the given one alone."""
     if not isinstance(network, list | tuple):
         require_keras_3(network)
         return [network]
@@ -147,10 +144,8 @@ def with_features(
 ) -> tuple[Any, list[int], int | None]:
     """Return a model whose outputs are followed by features, and the number of columns of each.
 
-    The last is which of them the last layer receives, if any.
-
-    It has the layers of the network, and is evaluated in one pass. Features that a layer has at
-    each pixel of an image, or at each step of a sequence, are averaged over these.
+    The last is which of them the last layer receives, if any. Features that a layer has at each
+    pixel of an image, or at each step of a sequence, are averaged over these.
 
     :param network: a Sequential or functional model of Keras.
     :param features: each "penultimate", what the last layer with weights receives; the name of a

@@ -97,8 +97,12 @@ def weights(network: Any) -> list[Any]:
 
 def write(network: Any) -> tuple[bytes, dict[str, Any]]:
     """Return the file that Keras writes of a network, and the options of `read`."""
-    is_layer = not hasattr(network, "save")
-    model = _model(network) if is_layer else network
+    is_layer, model = not hasattr(network, "save"), network
+    if is_layer:
+        if not network.built:
+            raise ValueError("it is a layer that has no weights yet. Call it once before saving.")
+        model = keras.Sequential([network])
+        model.build(network.get_build_config()["input_shape"])
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "network.keras"
         try:
@@ -132,14 +136,6 @@ def read(content: bytes, custom_objects: Mapping[str, Any], *, is_layer: bool) -
         ):
             model = keras.models.load_model(file, compile=False, safe_mode=True)
     return model.layers[-1] if is_layer else model
-
-
-def _model(layer: Any) -> Any:
-    if not layer.built:
-        raise ValueError("it is a layer that has no weights yet. Call it once before saving.")
-    model = keras.Sequential([layer])
-    model.build(layer.get_build_config()["input_shape"])
-    return model
 
 
 def _require_known(part: dict[str, Any], custom_objects: Mapping[str, Any]) -> None:

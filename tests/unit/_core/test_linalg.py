@@ -69,8 +69,6 @@ def test_cholesky_with_jitter_from_the_start(rng):
     K = 7.0 * covariance(rng, 4)
     expected = np.linalg.cholesky(K + 0.01 * np.mean(np.diag(K)) * np.eye(4))
     assert_close(linalg.cholesky(K, jitter=0.01), expected)
-    with pytest.raises(ValueError, match=r"jitter is -0\.1"):
-        linalg.cholesky(K, jitter=-0.1)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)], ids=str)
