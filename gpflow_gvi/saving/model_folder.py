@@ -91,14 +91,7 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
 
 def _write(thing: Any, folder: Path) -> None:
     writer = Writer(folder)
-    name = type(thing).__name__
-    try:
-        root = writer.write(thing, name)
-    except RecursionError as error:
-        raise TypeError(
-            f"{name} has a list, tuple or dict that contains itself, or parts within parts too "
-            "deep to be written. Take that out before saving."
-        ) from error
+    root = writer.write(thing, type(thing).__name__)
     with (folder / "values.npz").open("wb") as stream:
         np.savez(stream, **writer.values)
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
