@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from .around_network.network_rows import NetworkInputs as NetworkInputs
     from .full_batch import FullBatchTraining as FullBatchTraining
     from .full_batch import fit_by_squares as fit_by_squares
-    from .hooks import Hooks as Hooks
     from .learned import Learned as Learned
     from .one_call import learn as learn
     from .one_call import with_names as with_names
@@ -18,6 +17,11 @@ if TYPE_CHECKING:
     from .predictions import moments_of_mixture as moments_of_mixture
     from .procedure import Procedure as Procedure
     from .q_training import BatchTraining as BatchTraining
+    from .q_training import CosineAdam as CosineAdam
+    from .q_training import EarlyStopping as EarlyStopping
+    from .q_training import Hooks as Hooks
+    from .q_training import Passes as Passes
+    from .q_training import Schedule as Schedule
     from .q_training import Train as Train
     from .row_facts import left_out_together as left_out_together
     from .rows.parquet import ParquetRows as ParquetRows
@@ -25,10 +29,6 @@ if TYPE_CHECKING:
     from .rows.split import Split as Split
     from .rows.targets import Units as Units
     from .saved import SAVED as SAVED
-    from .schedules import CosineAdam as CosineAdam
-    from .schedules import EarlyStopping as EarlyStopping
-    from .schedules import Passes as Passes
-    from .schedules import Schedule as Schedule
     from .settings import LBFGS as LBFGS
     from .settings import MAX_INDUCING as MAX_INDUCING
     from .settings import NUM_INDUCING as NUM_INDUCING
@@ -48,19 +48,17 @@ if TYPE_CHECKING:
 _MODULES = {
     "around_network.network_rows": "NetworkInputs",
     "full_batch": "FullBatchTraining fit_by_squares",
-    "hooks": "Hooks",
     "learned": "Learned",
     "one_call": "learn with_names",
     "predictions": "Predictions moments_of_mixture",
     "procedure": "Procedure",
-    "q_training": "BatchTraining Train",
+    "q_training": "BatchTraining CosineAdam EarlyStopping Hooks Passes Schedule Train",
     "row_facts": "left_out_together",
     "rows.parquet": "ParquetRows",
     "rows.scaling": "Scaling",
     "rows.split": "Split",
     "rows.targets": "Units",
     "saved": "SAVED",
-    "schedules": "CosineAdam EarlyStopping Passes Schedule",
     "settings": (
         "LBFGS MAX_INDUCING NUM_INDUCING RECIPE TOLERANCE Effort ModelSettings Noise "
         "RegulariserSettings Settings VariationalSettings"

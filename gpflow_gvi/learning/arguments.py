@@ -22,10 +22,9 @@ from .around_network.network_training import NetworkTraining, all_compiled
 from .given_kernels import given_kernels, require_kernels
 from .joint_outputs import observed
 from .q_request import QRequest
-from .q_training import BatchTraining
+from .q_training import BatchTraining, CosineAdam, EarlyStopping, Passes
 from .refusals import refuse
 from .rows.split import from_one_hot, is_of_one_column, of_labels, weights_of_rows
-from .schedules import CosineAdam, EarlyStopping, Passes
 from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
 from .variational import softmax_of
 

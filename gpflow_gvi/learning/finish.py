@@ -25,9 +25,8 @@ from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.sites import Sites, left_out, sites_of
-from .hooks import Hooks
 from .learned import Learned
-from .q_training import TrainingResult
+from .q_training import Hooks, TrainingResult
 from .row_facts import left_out_together
 from .rows import targets
 from .rows.split import Rows, Split

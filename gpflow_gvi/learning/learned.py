@@ -28,9 +28,8 @@ from ..prediction.predictive_law import central_interval, half_width, pit
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
-from .laws import Law
 from .outliers import Outliers
-from .predictions import Predictions, moments_of_mixture, weighted
+from .predictions import Law, Predictions, moments_of_mixture, weighted
 from .presentation import Presented
 from .rows.log_scale import LogScale
 from .rows.scaling import Scaling

@@ -24,10 +24,10 @@ from .early_stopping import tempered_nll
 from .finish import Finish
 from .fit_by_evidence import EvidenceFits
 from .fit_by_sites import SiteFits
-from .hooks import Hooks
 from .judge import members
 from .learned import Learned
 from .pooled import mixture
+from .q_training import Hooks
 from .row_facts import left_out_together
 from .rows import targets
 from .rows.log_scale import LogScale

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from .q_training import BatchTraining, Train
-from .schedules import CosineAdam, EarlyStopping, Passes
+from .q_training import BatchTraining, CosineAdam, EarlyStopping, Passes, Train
 from .start import Start, TrainingData, inducing_covariance, inducing_mean
 
 if TYPE_CHECKING:

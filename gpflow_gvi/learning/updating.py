@@ -40,7 +40,7 @@ from ..models import GVI
 from ..regulariser.fit import Regulariser
 from ..regulariser.inducing_points import greedy_variance
 from ..regulariser.sites import sites_of
-from .around_network.curvature import inverse_curvature
+from .around_network.correction import inverse_curvature
 
 Change = Callable[[GaussianProcess], GaussianProcess]
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from gpflow.base import AnyNDArray
+from gpflow.config import default_float
 from gpflow.functions import MeanFunction
 from gpflow.kernels import Kernel
-from gpflow.likelihoods import Likelihood
+from gpflow.likelihoods import Bernoulli, Gaussian, Likelihood
 from gpflow.utilities import set_trainable
 from scipy.optimize import minimize
 from scipy.special import log_softmax
@@ -33,7 +34,6 @@ from ...mean_functions import Inducing
 from ...regulariser.inducing_points import uniform
 from ..rows.scaling import Scaling
 from ..rows.split import Rows
-from .curvature import inverse_curvature
 
 NUM_COMPONENTS = 64
 """Principal components of the inputs."""
@@ -42,6 +42,16 @@ MAX_ROWS_OF_AXES = 1000
 """The axes are those of not more rows than these."""
 
 NUM_FOLDS = 5
+
+
+def inverse_curvature(likelihood: Likelihood) -> AnyNDArray:
+    """Return 1/W, [1] for all classes: the smallest under a softmax (Böhning 1992).
+
+    For numbers it is the noise variance of each column: [J].
+    """
+    if isinstance(likelihood, Gaussian):
+        return np.asarray(likelihood.variance)
+    return np.full(1, 4.0 if isinstance(likelihood, Bernoulli) else 2.0, default_float())
 
 
 def unseen_rows(X: AnyNDArray, train: AnyNDArray) -> AnyNDArray:

@@ -58,11 +58,17 @@ from ..learned import Learned
 from ..rows.scaling import Scaling
 from ..rows.split import Rows, Split
 from ..settings import Settings
-from .correction import correction, principal_axes, unseen_rows
-from .curvature import inverse_curvature
-from .feature_kernel import feature_kernel, kernels_of_groups, widening
+from .correction import correction, inverse_curvature, principal_axes, unseen_rows
 from .network_checks import columns_of, order_of, require_order, scale_that_fits, warn_of_units
-from .network_rows import Inputs, NetworkInputs, Outputs, network_rows
+from .network_rows import (
+    Inputs,
+    NetworkInputs,
+    Outputs,
+    feature_kernel,
+    kernels_of_groups,
+    network_rows,
+    widening,
+)
 from .network_training import is_of_two_classes, units_of_training
 from .reach import Classes, leaning, reach_of
 

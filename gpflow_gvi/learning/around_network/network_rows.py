@@ -1,8 +1,8 @@
 """Inputs of any shape as rows: what a network returns for them, and features of them.
 
 A network that is not trained any further turns images, sequences or embeddings into rows
-[h(x), φ(x)] once. The procedure works on these rows; what it has learned predicts at new inputs by
-way of the same network.
+[h(x), φ(x)] once. The default kernel is on these features; what is learned of the rows predicts at
+new inputs by way of the same network.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
 from gpflow.config import default_float
+from gpflow.kernels import Kernel, Linear, SquaredExponential, Sum
+from gpflow.utilities import set_trainable
+from scipy.spatial.distance import pdist
 
 from ..._core import checks, feature_names, network_layers
 from ..._core.data import as_floats, warn_of_unscaled_images
@@ -31,6 +34,9 @@ INPUTS = "inputs"
 
 MIN_PROBABILITY = 1e-30
 """Probabilities that round to zero have a finite logarithm."""
+
+MAX_ROWS_OF_DISTANCES = 1000
+"""The median distance is that of not more rows than these."""
 
 
 class Inputs(NamedTuple):
@@ -301,3 +307,48 @@ def logits(p: tf.Tensor) -> tf.Tensor:
     if p.shape[-1] > 1:
         return tf.math.log(p)
     return tf.math.log(p) - tf.math.log(tf.maximum(1.0 - p, MIN_PROBABILITY))
+
+
+def feature_kernel(rows: AnyNDArray, of: NetworkInputs) -> Kernel:
+    """Return the sum of a squared exponential for each group of features.
+
+    The lengthscale is half the median distance between rows, and the variance that of h, about its
+    average over classes. They are not fitted: labels would have the kernel ignore whatever does not
+    help to tell classes apart, by which new inputs are known.
+
+    :param rows: in standard units, [N, J + F].
+    """
+    kernels = kernels_of_groups(rows, of)[: len(of.num_features)]
+    return kernels[0] if len(kernels) == 1 else Sum(kernels)
+
+
+def kernels_of_groups(rows: AnyNDArray, of: NetworkInputs) -> list[Kernel]:
+    """Return the kernel of each group of features, and of principal components if there are any.
+
+    Those of features have variances that add up to that of h.
+    """
+    h = rows[:, : of.num_outputs]
+    if of.num_outputs > 1:
+        h = h - h.mean(axis=1, keepdims=True)
+    variance = float(np.mean(np.square(h))) or 1.0
+    start, kernels = of.num_outputs, []
+    for size in (*of.num_features, 0 if of.axes is None else of.axes.shape[1]):
+        columns = slice(start, start + size)
+        start += size
+        if size:
+            distance = float(np.median(pdist(rows[:MAX_ROWS_OF_DISTANCES, columns])))
+            kernel = SquaredExponential(
+                variance=variance / len(of.num_features),
+                lengthscales=0.5 * distance if distance > 0.0 else 1.0,
+                active_dims=columns,
+            )
+            set_trainable(kernel, False)
+            kernels.append(kernel)
+    return kernels
+
+
+def widening(kernel: Kernel, num_columns: int) -> Kernel:
+    """Return w(x) w(x') k(x, x') for rows [..., w(x), s(x)]: `reach`."""
+    wider = kernel * Linear(active_dims=[num_columns - 2])
+    set_trainable(wider, False)
+    return wider

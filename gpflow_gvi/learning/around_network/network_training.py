@@ -15,9 +15,9 @@ from gpflow.base import AnyNDArray
 from ..._core import network_layers, progress
 from ..._core.network_function import as_function, is_keras
 from ...errors import short_repr
+from ..q_training import CosineAdam, EarlyStopping, Passes, Schedule
 from ..rows.scaling import Scaling
 from ..rows.split import Rows, Split
-from ..schedules import CosineAdam, EarlyStopping, Passes, Schedule
 from .network_rows import Inputs
 from .reach import BLOCK
 

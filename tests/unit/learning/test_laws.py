@@ -7,7 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 import gpflow_gvi as gvi
-from gpflow_gvi.learning.laws import Law
+from gpflow_gvi.learning.predictions import Law
 from gpflow_gvi.learning.rows.log_scale import LogScale
 from gpflow_gvi.learning.rows.scaling import Scaling
 from tests.tolerances import ITERATIVE, assert_close

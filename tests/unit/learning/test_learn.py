@@ -14,9 +14,8 @@ import gpflow_gvi as gvi
 from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning import Learned, Settings
 from gpflow_gvi.learning.procedure import Hooks, Procedure
-from gpflow_gvi.learning.q_training import BatchTraining
+from gpflow_gvi.learning.q_training import BatchTraining, CosineAdam, Passes
 from gpflow_gvi.learning.rows.split import Split
-from gpflow_gvi.learning.schedules import CosineAdam, Passes
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings
 from tests.references import jitter_of_posteriors
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates

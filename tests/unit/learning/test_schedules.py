@@ -6,7 +6,7 @@ import pytest
 
 import gpflow_gvi as gvi
 from gpflow_gvi.experiments.parts.training import BatchesTraining
-from gpflow_gvi.learning.schedules import Passes
+from gpflow_gvi.learning.q_training import Passes
 
 
 @pytest.mark.parametrize("N", [50, 1000, 7001, 40_000, 10**6])

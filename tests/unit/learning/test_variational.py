@@ -10,11 +10,9 @@ import sklearn.base
 
 import gpflow_gvi as gvi
 from gpflow_gvi import covariances as r
-from gpflow_gvi.learning.hooks import Hooks
 from gpflow_gvi.learning.procedure import Procedure
-from gpflow_gvi.learning.q_training import BatchTraining
+from gpflow_gvi.learning.q_training import BatchTraining, CosineAdam, Hooks, Passes
 from gpflow_gvi.learning.rows.split import Split
-from gpflow_gvi.learning.schedules import CosineAdam, Passes
 from gpflow_gvi.learning.settings import Settings, VariationalSettings
 from gpflow_gvi.learning.start import inducing_covariance
 from gpflow_gvi.learning.variational import NetworkMean

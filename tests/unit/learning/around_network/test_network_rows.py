@@ -9,8 +9,12 @@ import scipy.special
 import tensorflow as tf
 
 from gpflow_gvi.errors import NumericsWarning
-from gpflow_gvi.learning.around_network.feature_kernel import feature_kernel
-from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
+from gpflow_gvi.learning.around_network.network_rows import (
+    Inputs,
+    Outputs,
+    feature_kernel,
+    network_rows,
+)
 from gpflow_gvi.learning.rows.scaling import Scaling
 from tests.tolerances import ITERATIVE, assert_close
 
