@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from gpflow.kernels import Kernel
@@ -15,11 +15,12 @@ from gpflow.likelihoods import Likelihood
 from .._core import checks, feature_names, labels, row_numbers
 from .._core.data import Data
 from ..errors import short_repr
+from ..kernels.active_columns import require_columns
+from ..likelihoods import has_constant_noise
 from . import refusals
 from .around_network.network_checks import is_put_around
 from .around_network.network_data import in_memory, inputs_of
 from .around_network.network_training import NetworkTraining, all_compiled
-from .given_kernels import given_kernels, require_kernels
 from .joint_outputs import observed
 from .q_request import QRequest
 from .q_training import BatchTraining, CosineAdam, EarlyStopping, Passes
@@ -27,6 +28,9 @@ from .refusals import refuse
 from .rows.split import from_one_hot, is_of_one_column, of_labels, weights_of_rows
 from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
 from .variational import softmax_of
+
+if TYPE_CHECKING:
+    from .start import TrainingData
 
 
 class Arguments(SimpleNamespace):
@@ -55,7 +59,7 @@ class Arguments(SimpleNamespace):
                 "greedy_variance, uniform or kmeans of gpflow_gvi.inducing, or one of your own."
             )
         checks.likelihood(self.likelihood)
-        require_kernels(self.kernel)
+        _require_kernels(self.kernel)
         checks.one_of("noise", self.noise, (None, *get_args(Noise)))
         checks.one_of("effort", self.effort, get_args(Effort))
         checks.one_of("outputs", self.outputs, ("independent", "correlated"))
@@ -97,10 +101,9 @@ class Arguments(SimpleNamespace):
     @property
     def of_noise(self) -> dict[str, Any]:
         """What is asked of the noise but that it is constant and Gaussian."""
-        is_constant = refusals.is_constant_noise(self.likelihood)
         return {
             "noise": None if self.noise == "constant" else self.noise,
-            "likelihood": None if is_constant else self.likelihood,
+            "likelihood": None if has_constant_noise(self.likelihood) else self.likelihood,
             "loss": self.robust,
         }
 
@@ -108,13 +111,18 @@ class Arguments(SimpleNamespace):
     def beyond_q(self) -> dict[str, Any]:
         """What is asked of networks and predictors, which only some of the ways take."""
         predictor = None if isinstance(self.predictor, str) else self.predictor
-        return {"predictor": predictor, **self.only("network", "epochs", "n_jobs")}
+        return {"predictor": predictor, **self.only("network", "epochs")}
 
     @property
-    def unused_effort(self) -> Effort | None:
-        """The effort, if a process around a network makes no use of it."""
+    def beyond_network(self) -> dict[str, Any]:
+        """What is asked for that a process around a network makes no use of."""
         has_points = self.effort == "best" and self.num_inducing is None  # twice as many
-        return None if self.effort == "default" or has_points else self.effort
+        return {
+            "noise": self.noise,
+            "loss": self.robust,
+            "effort": None if self.effort == "default" or has_points else self.effort,
+            "predictor": self.beyond_q["predictor"],
+        }
 
     @property
     def kernels(self) -> Sequence[Kernel] | None:
@@ -157,7 +165,7 @@ class Arguments(SimpleNamespace):
         return Settings(
             regulariser=dataclasses.replace(
                 start,
-                kernels=None if kernels is None else functools.partial(given_kernels, kernels),
+                kernels=None if kernels is None else functools.partial(_given_kernels, kernels),
                 num_inducing=start.num_inducing if M is None else M,
                 max_inducing=None if is_fixed else MAX_INDUCING,
                 predictors=predictors,
@@ -175,6 +183,33 @@ class Arguments(SimpleNamespace):
             **self.only("validation_fraction", "calibration_fraction", "likelihood"),
             **self.only("standardise", "sample_weight", "row_numbers", "seed"),
         )
+
+
+def _require_kernels(kernel: Any) -> None:
+    """Raise unless an argument is None, a kernel or some kernels."""
+    if kernel is None:
+        return
+    several = kernel if isinstance(kernel, list | tuple) else [kernel]
+    if not several:
+        raise ValueError(
+            f"kernel is {short_repr(kernel)}, without any kernel. Pass at least one, or None for "
+            "those of recipe.kernels."
+        )
+    for each in several:
+        if not isinstance(each, Kernel):
+            is_class = isinstance(each, type) and issubclass(each, Kernel)
+            remedy = f"{each.__name__}()" if is_class else "gpflow.kernels.SquaredExponential()"
+            raise TypeError(
+                f"kernel is {short_repr(kernel)}, but {short_repr(each)} is no kernel of GPflow. "
+                f"Pass an object such as {remedy}, or a list of such."
+            )
+
+
+def _given_kernels(kernels: Sequence[Kernel], data: TrainingData) -> Sequence[Kernel]:
+    """Return the kernels, or raise if one is for other columns than those of the data."""
+    if data.X.ndim == 2:
+        require_columns(kernels, data.X.shape[1])
+    return kernels
 
 
 def observations(given: Arguments) -> tuple[Any, bool, Any, Any]:

@@ -14,7 +14,7 @@ from gpflow.likelihoods import Likelihood
 
 from .._core import feature_names, progress
 from ..divergences import Divergence
-from ..likelihoods import is_gaussian
+from ..likelihoods import has_constant_noise, is_gaussian
 from ..losses import Loss
 from ..models import GVI
 from ..regulariser.inducing_points import Select, greedy_variance
@@ -27,7 +27,6 @@ from .learned import Learned
 from .pooled import Pooled
 from .predictors import parse_predictor
 from .procedure import Procedure, recorded
-from .q_request import QRequest
 from .refusals import refuse
 from .rows.parquet import ParquetRows
 from .rows.scaling import Scaling
@@ -79,16 +78,14 @@ def learn(
     or a linear function that have not seen the row; and with noise that varies. Each is fitted once
     more without each fold of the rows, and these predictions decide: they give each candidate its
     tempering factor and tails, and its weight in a mixture, or say that one is best alone. Q is P,
-    the optimum of its bound. Rows with equal X are left out together, unless new rows
-    have known inputs; copies count once, and a value of Y that is far from all others not at all,
-    with a warning.
+    the optimum of its bound. Copies of a row count once, and a value of Y that is far from all
+    others not at all, with a warning.
 
     If any of `mean`, `covariance`, `regulariser`, `network`, `model`, a loss, `divergence`,
     `divergence_weight` and `epochs` is given, Q is trained, for as long as held-out data gain by
     it, and tempered with them; by default a network that starts at zero is added to its mean. Rows
-    that this function held out, and not the caller, then join the others: P is conditioned on all
-    rows, Q is trained on them for as long as was best, and tempered by the factor that was best. A
-    network that alone is the mean goes on from where it was best, for a tenth as long.
+    that this function held out, and not the caller, then join the others, for as long a training as
+    was best and with the factor that was best.
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
@@ -102,16 +99,14 @@ def learn(
         that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
         features that stays as it is; by default `feature_kernel`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
-        `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
+        `predict`, or a list of such. Clones of it are fitted, each without one fold of the rows;
         m_P is the average of their predictions, and at a row of the data that of the clone which
-        has not seen the row, times a weight that is fitted with the hyper-parameters; the only
-        predictor has the weight one if a kernel is given or effort is "fast". Or a function of
-        arrays that has seen none of the data. Or an estimator that is fitted already: P is then
-        learned from `validation_data` alone, rows that the estimator has not been fitted to;
-        whether that is so cannot be found out here. "auto" is `recipe.predictors` if neither a
-        kernel nor anything of Q is chosen, where they predict better; None is none. Around a
-        network of classes, None keeps its class in every row, and "auto" may correct it by
-        regressions on its features.
+        has not seen the row, times a weight (one if there is a single predictor, and a kernel is
+        given or effort is "fast"). Or a function of arrays that has seen none of the data. Or an
+        estimator that is fitted already, to none of `validation_data`, from which alone P is
+        learned then. "auto" is `recipe.predictors` if neither a kernel nor anything of Q is chosen,
+        where they predict better; None is none. Around a network of classes, None keeps its class
+        in every row, and "auto" may correct it by regressions on its features.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best, and gives predictions the tails of Student's t that errors of rows left out
         have (`likelihoods.HeavyTailed`). By default it is "auto" if no kernel is chosen, no network
@@ -127,10 +122,9 @@ def learn(
         [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
         For images [N, H, W, C] and other inputs that are no such rows, also several of them in a
         dictionary or a list: a model of Keras that is the mean of Q. It is trained first, as it is
-        compiled or by Adam and cross entropy or squared errors in standard units, until held-out
-        rows are predicted no better. The covariance of Q is then learned on its features
-        (`around_network`). Or a list of such models, an ensemble: the mean of Q is that of their
-        probabilities or numbers, on the features of the first.
+        compiled or by Adam, until held-out rows are predicted no better, and the covariance of Q is
+        learned on its features. Or a list of such models, an ensemble: the mean of Q is that of
+        their probabilities or numbers, on the features of the first.
     :param train_network: False to leave the network as it is, which by default is trained: it then
         is the mean of Q for rows of numbers, too, in original units, and `validation_data` should
         be rows unseen by it.
@@ -208,38 +202,21 @@ def learn(
     settings = given.settings(asked, predictors, names)
     with progress.spoken(verbose):
         if jointly:
-            learned = _jointly(given, asked, rows, held, settings)
+            asked.refuse(refusals.NOT_JOINT, **given.beyond_q, **given.of_noise)
+            learned = learn_jointly(rows, given.kernels, settings, held)
         elif around is not None:
-            learned = _around_network(given, asked, rows, held, settings)
+            asked.refuse(refusals.NOT_AROUND, **given.beyond_network)
+            learned = recorded(lambda: learn_around(rows, held, settings, given))
         else:
             learned = _by_procedure(given, rows, held, settings)
     return with_names(learned, feature_names.of(inputs_of(given.data)))
 
 
-def _jointly(
-    given: Arguments, asked: QRequest, rows: Any, held: Any, settings: Settings
-) -> Learned:
-    """Learn several outputs together."""
-    asked.refuse(refusals.NOT_JOINT, **given.beyond_q, **given.of_noise)
-    return learn_jointly(rows, given.kernels, settings, held)
-
-
-def _around_network(
-    given: Arguments, asked: QRequest, rows: Any, held: Any, settings: Settings
-) -> Learned:
-    """Return a process around a network."""
-    own = given.beyond_q | {"network": None, "epochs": None, "loss": given.robust}
-    asked.refuse(refusals.NOT_AROUND, noise=given.noise, effort=given.unused_effort, **own)
-    return recorded(lambda: learn_around(rows, held, settings, given))
-
-
 def _by_procedure(given: Arguments, rows: Any, held: Any, settings: Settings) -> Learned:
     """Learn by the procedure, from all rows but the outliers where these are asked for."""
-    if not refusals.is_constant_noise(given.likelihood):
+    if not has_constant_noise(given.likelihood):
         name = type(given.likelihood).__name__
         refuse(refusals.NO_NOISE.format(name), noise=given.noise)
-    if not refusals.cross_fits(settings):
-        refuse(refusals.NO_CROSS_FITS, n_jobs=given.n_jobs)
     left_out = None
     if given.robust is not None:
         if not is_gaussian(settings.likelihood):

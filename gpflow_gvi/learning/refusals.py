@@ -6,14 +6,9 @@ explicit request can be told from the default.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import short_repr
-
-if TYPE_CHECKING:
-    from gpflow.likelihoods import Likelihood
-
-    from .settings import Settings
 
 NOT_TRAINED = (
     "has no effect, as nothing of Q is trained here: pass model=, network=, divergence= or "
@@ -65,10 +60,6 @@ NOTHING_HELD_OUT = (
     "has no effect, as validation_data are given and nothing else is held out: leave out one of "
     "them"
 )
-NO_CROSS_FITS = (
-    "has no effect, as neither predictors nor a pattern of the noise are fitted here: pass "
-    'predictor= or noise="varying", or leave it out'
-)
 
 
 def refuse(why: str, **arguments: Any) -> None:
@@ -79,17 +70,3 @@ def refuse(why: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(f"{name} is {short_repr(value)}, which {why}.")
-
-
-def is_constant_noise(likelihood: Likelihood | None) -> bool:
-    """Return True if observations are real numbers with constant noise."""
-    from ..likelihoods import has_constant_noise
-
-    return likelihood is None or has_constant_noise(likelihood)
-
-
-def cross_fits(settings: Settings) -> bool:
-    """Return True if the procedure may cross-fit: leave out each fold of the rows in turn."""
-    P, has_noise = settings.regulariser, is_constant_noise(settings.likelihood)
-    around = P.predictors is not None and (has_noise or settings.of_classes)
-    return around or (P.noise != "constant" and has_noise)

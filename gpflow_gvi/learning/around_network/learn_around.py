@@ -366,5 +366,5 @@ def _warn_of_seen_rows() -> None:
         "learned from rows held out of the data. If it was trained with them, its errors there are "
         "smaller than elsewhere; pass validation_data=(X, Y) that it has not seen.",
         NumericsWarning,
-        stacklevel=7,
+        stacklevel=6,
     )

@@ -165,5 +165,5 @@ def warn_of_units(h: AnyNDArray, Y: AnyNDArray) -> None:
             f"the network misses Y by {error:.4g} (root mean square), and the mean of Y by "
             f"{spread:.4g}. Is it for other units? It has to return those of Y.",
             NumericsWarning,
-            stacklevel=7,
+            stacklevel=6,
         )

@@ -444,7 +444,6 @@ def test_kernels_and_networks_that_are_named(arguments, rng):
         ({"missing": "some"}, "missing is 'some'"),
         ({"network": 0}, "network is 0"),
         ({"num_inducing": 0}, "num_inducing is 0"),
-        ({"n_jobs": np.int64(2), "predictor": None, "effort": "fast"}, "n_jobs is 2, which has no"),
     ],
 )
 def test_bad_options_are_named_by_fit(options, words, curve):

@@ -26,7 +26,6 @@ def net(J=1):
 
 
 ONE = {"kernel": SquaredExponential()}
-NO_CROSS_FITS = {"epochs": 1, "noise": "constant"}
 FIXED = {"network": net(), "train_network": False}
 
 
@@ -46,7 +45,6 @@ FIXED = {"network": net(), "train_network": False}
         (Y, FIXED | {"divergence_weight": 0.1}, r"divergence_weight is 0\.1, .* around"),
         (Y, FIXED | {"loss": gvi.losses.LogLoss()}, "loss is .*, .* around a network"),
         (Y, FIXED | {"noise": "constant"}, "noise is 'constant', .* around a network"),
-        (Y, FIXED | {"n_jobs": 2}, "n_jobs is 2, .* around a network"),
         (Y, FIXED | {"effort": "fast"}, "effort is 'fast', .* around a network"),
         (
             Y,
@@ -58,10 +56,6 @@ FIXED = {"network": net(), "train_network": False}
             {"validation_data": (X, Y), "validation_fraction": 0.1},
             r"validation_fraction is 0\.1, .* validation_data are given",
         ),
-        (Y, ONE | {"n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
-        (Y, {"effort": "fast", "n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
-        (Y, NO_CROSS_FITS | {"n_jobs": -1}, "n_jobs is -1, .* neither predictors nor"),
-        (COUNTS, {"likelihood": Poisson(), "n_jobs": 2}, "n_jobs is 2, .* neither predictors nor"),
         (NAMES, {"noise": "varying"}, "noise is 'varying', .* likelihood is Bernoulli"),
         (NAMES, {"noise": "constant"}, "noise is 'constant', .* likelihood is Bernoulli"),
         (COUNTS, {"likelihood": Poisson(), "noise": "auto"}, "noise is 'auto', .* Poisson"),
@@ -76,7 +70,6 @@ FIXED = {"network": net(), "train_network": False}
             {"missing": "ignore", "divergence_weight": 0.1},
             r"divergence_weight is 0\.1, .* learned together",
         ),
-        (WITH_GAPS, {"missing": "ignore", "n_jobs": 2}, "n_jobs is 2, .* learned together"),
         (
             WITH_GAPS,
             {"missing": "ignore", "learning_rate": 0.1},
