@@ -30,10 +30,10 @@ from ..regulariser.fit import Regulariser
 from .around_network.network_rows import NetworkInputs
 from .outliers import Outliers
 from .predictions import Law, Predictions, moments_of_mixture, weighted
-from .presentation import Presented
 from .rows.log_scale import LogScale
 from .rows.scaling import Scaling
 from .rows.targets import Units, in_units, units_of_f, units_of_predictions
+from .summary import Presented
 from .updating import update
 
 Array = np.ndarray[Any, Any]

@@ -1,15 +1,20 @@
 """What is known of the rows before anything is fitted: repeats, folds, the grid of y, gross values.
 
 Rows with equal inputs are one group. A group is left out as a whole: beside its twin a row is
-predicted by a kernel that knows nothing but the rows themselves.
+predicted by a kernel that knows nothing but the rows themselves. Rows that are probably not what
+the user takes them for are told of.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import warnings
 
 import numpy as np
 from gpflow.base import AnyNDArray
+
+from .._core import labels
+from ..errors import NumericsWarning
+from .rows.scaling import Scaling
 
 SIGNIFICANT_DIGITS = 12
 """Rows that agree to as many digits of a column's largest value are equal: what is computed in
@@ -32,6 +37,12 @@ MIN_ROWS_OF_SLIPS = 5
 
 MIN_ROWS_OF_LEVELS = 5
 """From as many rows on for each combination of levels a new row hardly has another combination."""
+
+MAX_CLASSES = 10
+"""More numbers, from zero on, hardly are classes."""
+
+CROWDED = 1e-3
+"""Where half of a column lies within this part of its standard deviation, few values make it up."""
 
 
 def groups_of(X: AnyNDArray) -> AnyNDArray:
@@ -80,17 +91,8 @@ def folds_of(groups: AnyNDArray, num_folds: int, seed: int) -> AnyNDArray:
     return np.asarray(fold[groups])
 
 
-class Repeats(NamedTuple):
-    """Rows whose inputs repeat."""
-
-    rows: int
-    """The number of rows whose inputs those of an earlier row are."""
-    kept: AnyNDArray
-    """The rows that are left when copies count once: [n], in their order."""
-
-
-def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
-    """Return the number of rows that repeat, and the rows without copies.
+def repeats(X: AnyNDArray, Y: AnyNDArray) -> tuple[int, AnyNDArray]:
+    """Return the number of rows with the inputs of an earlier row, and the rows without copies.
 
     A copy has the inputs and the observations of an earlier row. It is no further observation
     where nothing else makes these agree: if rows of equal inputs never differ in y, noise, if there
@@ -102,20 +104,20 @@ def repeats(X: AnyNDArray, Y: AnyNDArray) -> Repeats:
     num_repeated = len(groups) - (int(np.max(groups)) + 1)
     every = np.arange(len(X))
     if not num_repeated:
-        return Repeats(0, every)
+        return 0, every
     pairs = groups_of(np.column_stack([groups, Y]))
     _, first, count = np.unique(pairs, return_index=True, return_counts=True)
     if len(first) == int(np.max(groups)) + 1:
-        return Repeats(num_repeated, np.sort(first))
+        return num_repeated, np.sort(first)
     if all(np.isfinite(_step(np.unique(y[np.isfinite(y)]))) for y in Y.T):
-        return Repeats(num_repeated, every)
+        return num_repeated, every
     values = groups_of(Y)[first]
     is_alone = np.bincount(values)[values] == 1
     m = np.gcd.reduce(count[is_alone]) or 1
     counts = np.where(is_alone, 1, -(-count // m))
     order = np.argsort(pairs, kind="stable")
     place = every - np.repeat(np.cumsum(count) - count, count)
-    return Repeats(num_repeated, np.sort(order[place < np.repeat(counts, count)]))
+    return num_repeated, np.sort(order[place < np.repeat(counts, count)])
 
 
 def spacing(y: AnyNDArray) -> float:
@@ -165,3 +167,73 @@ def _far_from_others(Y: AnyNDArray) -> AnyNDArray:
     deviation = np.abs(Y - np.median(Y, axis=0))
     far = GROSS_RATIO * np.quantile(deviation, 1.0 - MAX_GROSS, axis=0, method="lower")
     return np.flatnonzero(np.any((deviation > far) & (far > 0.0), axis=1))
+
+
+def warn_of_labels(Y: AnyNDArray) -> None:
+    """Warn of what looks like labels, of which none is rare, where nothing says so."""
+    values, counts = np.unique(Y, return_counts=True)
+    K = len(values)
+    are_labels = K == 2 or (2 < K <= MAX_CLASSES and np.min(counts) > 0.5 * len(Y) / K)
+    if Y.shape[1] == 1 and are_labels and values.tolist() in ([-1, 1], [1, 2], list(range(K))):
+        shown = f"a whole number from 0 to {K - 1}" if K > 2 else f"{values[0]:g} or {values[1]:g}"
+        wanted = "Bernoulli()" if K == 2 else f"Softmax({K})"
+        message = (
+            f"Y is {shown} in every row and is regressed, as real numbers are. If these are "
+            f"classes pass likelihood=gpflow.likelihoods.{wanted}, or take GVIClassifier."
+        )
+    elif labels.are_one_hot(Y):
+        message = (
+            f"Each row of Y is 1 in one of {Y.shape[1]} columns and 0 in the others, and these are "
+            "regressed. If they are a one-hot code pass labels, np.argmax(Y, axis=1), with "
+            f"likelihood=gpflow.likelihoods.Softmax({Y.shape[1]})."
+        )
+    elif np.array_equal(values, [0, 1]):
+        message = (
+            f"Y is 0 or 1 in each of {Y.shape[1]} columns and is regressed. If these are classes "
+            "pass likelihood=gpflow.likelihoods.Bernoulli(); around a network, one at a time."
+        )
+    else:
+        return
+    warnings.warn(message, NumericsWarning, stacklevel=5)
+
+
+def warn_of_atoms(Y: AnyNDArray) -> None:
+    """Warn of a value that most rows have, where the others are on no grid: no density has it."""
+    for column in Y.T:
+        y = column[~np.isnan(column)]
+        values, counts = np.unique(y, return_counts=True)
+        most = np.argmax(counts)
+        if len(values) > 2 and 2 * counts[most] > len(y) and not np.isfinite(spacing(y)):
+            warnings.warn(
+                f"Y is {values[most]:.6g} in {counts[most]} of {len(y)} rows, but the laws that "
+                "are learned are continuous, and no value has a mass. Learn whether Y is "
+                f"{values[most]:.6g} with GVIClassifier, and how large it is from the other rows.",
+                NumericsWarning,
+                stacklevel=5,
+            )
+
+
+def warn_of_lost_columns(X: AnyNDArray) -> None:
+    """Warn of columns whose values are hardly told apart in standard units."""
+    rows = X.reshape(len(X), -1)
+    units = Scaling.of(rows)
+    Z = units.standard(rows).numpy()
+    from_median = np.abs(Z - np.median(Z, axis=0))
+    half = np.median(from_median, axis=0)
+    lost = (units.scale == 1.0) & (np.ptp(rows, axis=0) > 0.0) & (Z.std(axis=0) < 0.5)
+    for d in np.flatnonzero((half > 0.0) & (half < CROWDED) & ~lost):
+        extreme = rows[np.argmax(from_median[:, d]), d]
+        warnings.warn(
+            f"Column {d} of X has extreme values ({extreme:.3g}): all others look equal on its "
+            f"scale, as half of them lie within {half[d]:.1g} of its standard deviation. Leave "
+            "such rows out, or give the column as logarithms or ranks.",
+            NumericsWarning,
+            stacklevel=5,
+        )
+    for d in np.flatnonzero(lost):
+        warnings.warn(
+            f"Column {d} of X has values so close to {rows[0, d]:.6g} that they look equal in "
+            f"{X.dtype.name}. Subtract an offset before it is rounded, or give another unit.",
+            NumericsWarning,
+            stacklevel=5,
+        )

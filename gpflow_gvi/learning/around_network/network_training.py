@@ -79,14 +79,11 @@ class NetworkTraining:
                 numbers.batch(size).map(lambda at: (tf.gather(X, at), tf.gather(Y, at))).prefetch(2)
             )
 
-        schedule = self.schedule(len(split.train[0]))
+        N = len(split.train[0])
+        schedule = self.schedule(N)
         trained, history = [], dict[str, list[float]]()
         for i, network in enumerate(networks):
-            which, named = "", ""
-            if len(networks) > 1:
-                which = f" {i + 1} of {len(networks)}"
-                named = f" of network {i + 1}" if i else ""
-            progress.now(f"training the network{which} on {len(split.train[0])} rows")
+            progress.now(f"training network {i + 1} of {len(networks)} on {N} rows")
             if not (is_keras(network) and hasattr(network, "fit")):
                 raise TypeError(
                     f"network is {short_repr(network)}; to be trained it must be a model of Keras. "
@@ -99,6 +96,7 @@ class NetworkTraining:
                 held_out = None
                 if split.validation is not None:
                     held_out = batches(split.validation, BLOCK, network)
+                named = f" of network {i + 1}" if i else ""
                 found = self._fit(network, schedule, train, held_out, loss)
                 history.update({f"{key}{named}": values for key, values in found.items()})
         return trained, history
@@ -137,13 +135,12 @@ class NetworkTraining:
         return fitted.history
 
 
-def units_of_training(networks: Any, standard: Scaling) -> Scaling:
+def units_of_training(networks: Sequence[Any], standard: Scaling) -> Scaling:
     """Return units of real-valued Y that networks can predict: standard ones, if they do.
 
     After an activation such as softplus they have no shift. Y is in its own units after one with
     bounds, and for a network compiled with a loss that is not of differences, as "poisson".
     """
-    networks = network_layers.members(networks)
     ends = {network_layers.output_activation(each) for each in networks}
     mean, has_bounds = standard.shift, False
     for end in ends & set(RANGES):
@@ -154,27 +151,23 @@ def units_of_training(networks: Any, standard: Scaling) -> Scaling:
                 f"{high:g}, but Y has the mean {mean.round(4).tolist()}. End it with no activation."
             )
         has_bounds = has_bounds or bool(np.isfinite(high))
-    if has_bounds or not all(map(_is_of_differences, networks)):
+    are_of_differences = all(_name_of_loss(each) in ("", *OF_DIFFERENCES) for each in networks)
+    if has_bounds or not are_of_differences:
         return Scaling(np.zeros_like(mean), np.ones_like(mean))
     if ends - {None, "linear"}:
         return standard._replace(shift=np.zeros_like(mean))
     return standard
 
 
-def _is_of_differences(network: Any) -> bool:
-    if not _is_compiled(network):
-        return True
-    return _name_of_loss(network) in OF_DIFFERENCES
-
-
 def _takes_codes(network: Any) -> bool:
     """Return True if the loss that a network is compiled with takes labels as a one-hot code."""
-    name = _name_of_loss(network) if _is_compiled(network) else ""
-    return network.output_shape[-1] > 1 and name.startswith(OF_CODES)
+    return network.output_shape[-1] > 1 and _name_of_loss(network).startswith(OF_CODES)
 
 
 def _name_of_loss(network: Any) -> str:
-    """Return the name of the loss of a compiled network, as `OF_DIFFERENCES` has it."""
+    """Return the name of the loss, as `OF_DIFFERENCES` has it; none of one not compiled."""
+    if not _is_compiled(network):
+        return ""
     loss = network.loss
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     return getattr(loss, "__name__", type(loss).__name__).replace("_", "").lower()
@@ -182,7 +175,7 @@ def _name_of_loss(network: Any) -> str:
 
 def is_of_two_classes(network: Any) -> bool:
     """Return True if a network is compiled with a cross entropy of two classes."""
-    return _is_compiled(network) and _name_of_loss(network).startswith("binary")
+    return _name_of_loss(network).startswith("binary")
 
 
 def all_compiled(networks: Any) -> bool:

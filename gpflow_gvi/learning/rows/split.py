@@ -17,8 +17,15 @@ from ..._core.data import Data
 from ...calibration.tempering import MIN_VALIDATION_POINTS
 from ...errors import NumericsWarning, short_repr
 from ...likelihoods import is_gaussian
-from ..row_facts import GROSS_RATIO, gross_rows, left_out_together, repeats
-from . import suspect_rows
+from ..row_facts import (
+    GROSS_RATIO,
+    gross_rows,
+    left_out_together,
+    repeats,
+    warn_of_atoms,
+    warn_of_labels,
+    warn_of_lost_columns,
+)
 from .scaling import Scaling
 from .streams import Stream, survey
 
@@ -89,10 +96,10 @@ class Split:
             X, Y = X[kept], Y[kept]
             weights = None if weights is None else weights[kept]
         if settings.standardise and not are_pixels:
-            suspect_rows.warn_of_lost_columns(X)
+            warn_of_lost_columns(X)
         if likelihood is None:
-            suspect_rows.warn_of_labels(Y)
-            suspect_rows.warn_of_atoms(Y)
+            warn_of_labels(Y)
+            warn_of_atoms(Y)
         scaled = settings.standardise and domains.has_scale(likelihood)
         require_variation(Y, scaled=scaled)
         order = _shuffled(Y, settings)
@@ -221,10 +228,9 @@ def sifted(X: Array, Y: Array, numbers: Array) -> tuple[Array, dict[str, int]]:
 
     :param numbers: what to call the rows in it: [N].
     """
-    found = repeats(X, Y)
-    kept = found.kept
+    repeated, kept = repeats(X, Y)
     gross = gross_rows(Y[kept])
-    notes = {"repeated": found.rows} if found.rows else {}
+    notes = {"repeated": repeated} if repeated else {}
     if len(kept) < len(X):
         notes["copies"] = len(X) - len(kept)
     if len(gross):
@@ -269,12 +275,6 @@ def require_variation(Y: Array, *, scaled: bool = True) -> None:
         raise ValueError(
             f"Y is constant in column {constant[0]} (it is {values[~np.isnan(values)][0]}): there "
             "is nothing to learn, and no scale for errors. Leave such columns out."
-        )
-    tiny = np.flatnonzero(np.square(units.scale) < np.finfo(Y.dtype).tiny)
-    if len(tiny):
-        raise ValueError(
-            f"Y has in column {tiny[0]} the standard deviation {units.scale[tiny[0]]:.3g}, the "
-            f"square of which is zero in {Y.dtype.name}. Give it in another unit."
         )
 
 

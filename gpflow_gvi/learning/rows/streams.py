@@ -164,20 +164,14 @@ def survey(
         return None
     stream = Stream(lambda: ((X, Y[:, None] if Y.ndim == 1 else Y) for X, Y in read()))
     scalers = StandardScaler(), StandardScaler()
-    count, shapes = 0, None
+    count = 0
 
     def validated() -> Iterator[Block]:
-        nonlocal count, shapes
+        nonlocal count
         for block in stream.read():
             names = (f"X[{count}:]", f"Y[{count}:]") if count else ("X", "Y")
             rows = tuple(np.asarray(part) for part in Data.of(block, likelihood, names=names))
-            shapes = shapes or [part.shape[1:] for part in rows]
-            for name, part, shape, scaler in zip("XY", rows, shapes, scalers, strict=True):
-                if part.shape[1:] != shape:
-                    raise ValueError(
-                        f"{name} of data has rows of shape {shape} at first, and from row {count} "
-                        f"on of {part.shape[1:]}. Give all rows the same columns."
-                    )
+            for part, scaler in zip(rows, scalers, strict=True):
                 scaler.partial_fit(part.reshape(len(part), -1))
             count += len(rows[0])
             yield rows
@@ -245,11 +239,6 @@ def _validated(dataset: tf.data.Dataset) -> tf.data.Dataset:
         raise TypeError(
             f"data is a Dataset with the elements {spec}; each must be a row or a batch (X, Y), as "
             "dataset.map(lambda element: (element['x'], element['y'])) makes them."
-        )
-    if spec[1].dtype == tf.string:
-        raise TypeError(
-            "Y of data, a Dataset, is text. Give numbers of classes, from 0 on, as "
-            "keras.layers.StringLookup makes them, with a likelihood of classes."
         )
     ranks = tuple(part.shape.rank for part in spec)
     if ranks not in ((1, 0), (1, 1), (2, 1), (2, 2)):

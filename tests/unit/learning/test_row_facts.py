@@ -45,16 +45,16 @@ def test_folds_have_one_size_and_a_group_is_in_one_of_them(rng):
 
 def test_copies_count_once(rng):
     X, Y = rng.normal(size=(10, 2)), rng.normal(size=(10, 1))
-    found = repeats(np.r_[X, X[:4]], np.r_[Y, Y[:4]])
-    assert found.rows == 4
-    np.testing.assert_array_equal(found.kept, np.arange(10))
+    repeated, kept = repeats(np.r_[X, X[:4]], np.r_[Y, Y[:4]])
+    assert repeated == 4
+    np.testing.assert_array_equal(kept, np.arange(10))
 
 
 def test_observations_of_equal_inputs_that_differ_are_replicates(rng):
     X, y = np.repeat(np.arange(5.0), 6)[:, None], rng.integers(0, 3, size=(30, 1)).astype(float)
-    found = repeats(X, y)
-    assert found.rows == 25
-    assert len(found.kept) == 30  # also those that agree: they lie on a grid
+    repeated, kept = repeats(X, y)
+    assert repeated == 25
+    assert len(kept) == 30  # also those that agree: they lie on a grid
 
 
 def test_whole_numbers_of_many_values_agree_by_chance_where_inputs_are_few(rng):
@@ -62,7 +62,7 @@ def test_whole_numbers_of_many_values_agree_by_chance_where_inputs_are_few(rng):
     x = np.repeat([[0.0], [1.0]], 30, axis=0)
     age = rng.integers(10, 80, size=(60, 1)).astype(float)
     assert len(np.unique(np.column_stack([x, age]), axis=0)) < 60
-    assert len(repeats(x, age).kept) == 60
+    assert len(repeats(x, age)[1]) == 60
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -70,9 +70,9 @@ def test_values_that_several_inputs_have_in_common_are_no_copies(times, rng):
     """As zeros, limits and logarithms of counts are; a whole table that repeats counts once."""
     x = rng.integers(0, 3, size=(200, 2)).astype(float)
     y = np.where(rng.uniform(size=(200, 1)) < 0.5, 0.0, rng.normal(size=(200, 1)))
-    found = repeats(np.tile(x, (times, 1)), np.tile(y, (times, 1)))
+    _, found = repeats(np.tile(x, (times, 1)), np.tile(y, (times, 1)))
     rows = np.column_stack([x, y])
-    kept = np.tile(rows, (times, 1))[found.kept]
+    kept = np.tile(rows, (times, 1))[found]
     for each, count in zip(*np.unique(rows, axis=0, return_counts=True), strict=True):
         assert np.sum(np.all(kept == each, axis=1)) == count
 
@@ -81,13 +81,13 @@ def test_beside_a_value_in_common_others_are_copies(rng):
     X, Y = np.repeat([[0.0], [1.0]], 4, axis=0), rng.normal(size=(8, 1))
     Y[[0, 1, 4]] = 0.0
     Y[3] = Y[2]
-    np.testing.assert_array_equal(repeats(X, Y).kept, [0, 1, 2, 4, 5, 6, 7])
+    np.testing.assert_array_equal(repeats(X, Y)[1], [0, 1, 2, 4, 5, 6, 7])
 
 
 def test_missing_observations_hide_no_copies_among_the_others(rng):
     X, Y = np.repeat(rng.normal(size=(5, 1)), 2, axis=0), rng.normal(size=(10, 1))
     Y[1], Y[3], Y[6] = Y[0], Y[2], np.nan
-    kept = repeats(X, Y).kept
+    kept = repeats(X, Y)[1]
     np.testing.assert_array_equal(kept[kept < 6], [0, 2, 4, 5])
 
 
@@ -95,7 +95,7 @@ def test_among_many_real_values_copies_are_found(rng):
     """Some are so close that all others look like multiples of their distance."""
     x, y = np.zeros((200_000, 1)), rng.normal(size=(200_000, 1))
     y[-5:] = y[:5]
-    np.testing.assert_array_equal(repeats(x, y).kept, np.arange(199_995))
+    np.testing.assert_array_equal(repeats(x, y)[1], np.arange(199_995))
 
 
 def test_rows_of_known_inputs_are_left_out_alone(rng):
@@ -121,13 +121,13 @@ def test_levels_are_known_where_each_has_several_rows(num_copies):
 def test_of_real_values_that_agree_to_the_last_digit_one_is_a_copy(rng):
     X, Y = np.zeros((6, 1)), rng.normal(size=(6, 1))
     Y[3] = Y[0]
-    np.testing.assert_array_equal(repeats(X, Y).kept, [0, 1, 2, 4, 5])
+    np.testing.assert_array_equal(repeats(X, Y)[1], [0, 1, 2, 4, 5])
 
 
 def test_whole_numbers_that_are_a_function_of_the_inputs_count_once(rng):
     X = np.repeat(rng.normal(size=(10, 2)), 3, axis=0)
     y = np.repeat(rng.integers(0, 4, size=10), 3)[:, None].astype(float)
-    assert len(repeats(X, y).kept) == 10
+    assert len(repeats(X, y)[1]) == 10
 
 
 @pytest.mark.parametrize("step", [1.0, 0.1, 0.25, 3e-7, 1e9])

@@ -56,12 +56,6 @@ def test_units_of_x_do_not_matter(data, unit):
     np.testing.assert_array_equal(other.standard(other.train)[0], split.standard(split.train)[0])
 
 
-def test_a_y_whose_variance_is_no_number_is_refused(data):
-    X, Y = data
-    with pytest.raises(ValueError, match=r"Y has in column 0 the standard deviation .*e-200"):
-        Split.of((X, 1e-200 * Y), SETTINGS)
-
-
 @pytest.mark.parametrize("codes", [(0, 1), (-1, 1), (1, 2)])
 def test_two_values_that_nothing_calls_labels_are_told_of(data, codes):
     X, Y = data
