@@ -8,8 +8,6 @@ from .._core import lazy
 
 if TYPE_CHECKING:
     from .around_network.network_rows import NetworkInputs as NetworkInputs
-    from .full_batch import FullBatchTraining as FullBatchTraining
-    from .full_batch import fit_by_squares as fit_by_squares
     from .learned import Learned as Learned
     from .one_call import learn as learn
     from .one_call import with_names as with_names
@@ -19,14 +17,16 @@ if TYPE_CHECKING:
     from .q_training import BatchTraining as BatchTraining
     from .q_training import CosineAdam as CosineAdam
     from .q_training import EarlyStopping as EarlyStopping
+    from .q_training import FullBatchTraining as FullBatchTraining
     from .q_training import Hooks as Hooks
     from .q_training import Passes as Passes
     from .q_training import Schedule as Schedule
     from .q_training import Train as Train
+    from .q_training import fit_by_squares as fit_by_squares
     from .row_facts import left_out_together as left_out_together
-    from .rows.parquet import ParquetRows as ParquetRows
     from .rows.scaling import Scaling as Scaling
     from .rows.split import Split as Split
+    from .rows.streams import ParquetRows as ParquetRows
     from .rows.targets import Units as Units
     from .saved import SAVED as SAVED
     from .settings import LBFGS as LBFGS
@@ -47,16 +47,18 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "around_network.network_rows": "NetworkInputs",
-    "full_batch": "FullBatchTraining fit_by_squares",
     "learned": "Learned",
     "one_call": "learn with_names",
     "predictions": "Predictions moments_of_mixture",
     "procedure": "Procedure",
-    "q_training": "BatchTraining CosineAdam EarlyStopping Hooks Passes Schedule Train",
+    "q_training": (
+        "BatchTraining CosineAdam EarlyStopping FullBatchTraining Hooks Passes Schedule Train "
+        "fit_by_squares"
+    ),
     "row_facts": "left_out_together",
-    "rows.parquet": "ParquetRows",
     "rows.scaling": "Scaling",
     "rows.split": "Split",
+    "rows.streams": "ParquetRows",
     "rows.targets": "Units",
     "saved": "SAVED",
     "settings": (

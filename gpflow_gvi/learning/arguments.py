@@ -189,12 +189,7 @@ def _require_kernels(kernel: Any) -> None:
     """Raise unless an argument is None, a kernel or some kernels."""
     if kernel is None:
         return
-    several = kernel if isinstance(kernel, list | tuple) else [kernel]
-    if not several:
-        raise ValueError(
-            f"kernel is {short_repr(kernel)}, without any kernel. Pass at least one, or None for "
-            "those of recipe.kernels."
-        )
+    several = kernel if isinstance(kernel, list | tuple) and kernel else [kernel]
     for each in several:
         if not isinstance(each, Kernel):
             is_class = isinstance(each, type) and issubclass(each, Kernel)

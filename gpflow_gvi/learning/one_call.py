@@ -28,9 +28,9 @@ from .pooled import Pooled
 from .predictors import parse_predictor
 from .procedure import Procedure, recorded
 from .refusals import refuse
-from .rows.parquet import ParquetRows
 from .rows.scaling import Scaling
 from .rows.split import Split
+from .rows.streams import ParquetRows
 from .settings import Effort, Noise, Settings
 
 

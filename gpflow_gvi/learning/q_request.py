@@ -74,16 +74,9 @@ class QRequest:
             checks.one_of("divergence_weight", self.divergence_weight, ("1/N",))
         if self.mean is not None:
             refuse(refusals.HAS_MEAN, network=self.network)
-        if not self.is_svgp:
-            return
-        parts = {name: getattr(self, name) for name in ("mean", "covariance", "regulariser")}
-        refuse(refusals.OF_INDUCING, **parts)
-        if self.network is not None:
-            raise TypeError(
-                "divergence is InducingKL(), which is infinite where a network is added to the "
-                "mean of Q. Leave out the network, or take a projected divergence or "
-                "GaussianWasserstein()."
-            )
+        if self.is_svgp:
+            names = "mean", "covariance", "regulariser", "network"
+            refuse(refusals.OF_INDUCING, **{name: getattr(self, name) for name in names})
 
     @property
     def is_given(self) -> bool:

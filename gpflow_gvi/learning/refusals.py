@@ -16,8 +16,8 @@ NOT_TRAINED = (
 )
 HAS_MEAN = "is added to the default mean of Q, but mean= is given: leave out one of them"
 OF_INDUCING = (
-    "is not for divergence=InducingKL(), where Q is an inducing distribution under P's own prior: "
-    "leave it out, or take a projected divergence or GaussianWasserstein()"
+    "is not for divergence=InducingKL(), which is infinite unless Q is an inducing distribution "
+    "under P's own prior: leave it out, or take a projected divergence or GaussianWasserstein()"
 )
 NO_COLUMNS = (
     "says what a network returns, but the network is added to the mean of Q here: pass "

@@ -82,7 +82,7 @@ class NetworkMean:
         """Return the mean function."""
         from .._core.images import as_rows
         from .._core.network_layers import without_link
-        from .full_batch import fit_by_squares
+        from .q_training import fit_by_squares
 
         network = without_link(self.network) if start.of_classes else self.network
         mean, target = network_mean("mean", network, start), inducing_mean(start)

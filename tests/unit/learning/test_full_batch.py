@@ -16,8 +16,8 @@ from gpflow_gvi.experiments.curves import thesis_curve
 from gpflow_gvi.experiments.parts.objective import halton_box
 from gpflow_gvi.experiments.parts.training import LBFGSTraining
 from gpflow_gvi.experiments.run import run
-from gpflow_gvi.learning.full_batch import minimised
 from gpflow_gvi.learning.procedure import Hooks
+from gpflow_gvi.learning.q_training import minimised
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import Start, TrainingData
 from gpflow_gvi.regulariser.lbfgs import lbfgs

@@ -131,7 +131,7 @@ def test_a_network_that_is_trained_by_its_own_optimiser_has_no_other_rate():
         ({"kernel": Matern52}, TypeError, r"kernel is .*Matern52.* such as Matern52\(\)"),
         ({"kernel": "rbf"}, TypeError, "kernel is 'rbf', but 'rbf' is no kernel"),
         ({"kernel": [Matern52(), 1]}, TypeError, "kernel is .* but 1 is no kernel"),
-        ({"kernel": []}, ValueError, r"kernel is \[\], without any kernel"),
+        ({"kernel": []}, TypeError, r"kernel is \[\], but \[\] is no kernel"),
         ({"kernel": Matern52(lengthscales=[1.0] * 3)}, ValueError, r"Matern52 .* \(3,\), .* 2 col"),
         ({"kernel": Linear([1.0] * 3)}, ValueError, r"Linear with variance .* \(3,\), .* 2 col"),
         (

@@ -144,6 +144,11 @@ def test_q_is_held_to_the_prior_or_to_the_posterior(name):
             ValueError,
             "is not for divergence=InducingKL",
         ),
+        (
+            {"network": np.sin, "divergence": gvi.divergences.InducingKL()},
+            ValueError,
+            "network is .*infinite unless Q is an inducing distribution",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(options, error, message):
