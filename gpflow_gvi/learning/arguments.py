@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class Arguments(SimpleNamespace):
     """The arguments of `learn`, by their names."""
 
-    def check(self) -> None:
-        """Raise for values that are none of an argument's, whatever the others are."""
+    def checked(self) -> Arguments:
+        """Return them; raise for values that are none of an argument's, whatever the others are."""
         if self.others:
             raise TypeError("learn takes X and Y as a pair, learn((X, Y)), and the rest by name.")
         data = self.data
@@ -69,6 +69,7 @@ class Arguments(SimpleNamespace):
             refuse(refusals.NOT_WEIGHTED, validation_data=self.validation_data)
         inputs = inputs_of(self.validation_data)
         feature_names.require("validation_data[0]", inputs, feature_names.of(inputs_of(data)))
+        return self
 
     def only(self, *names: str) -> dict[str, Any]:
         """Return some of the arguments, by their names."""
@@ -99,29 +100,32 @@ class Arguments(SimpleNamespace):
         return self.loss if isinstance(self.loss, str) and self.loss == "robust" else None
 
     @property
-    def of_noise(self) -> dict[str, Any]:
-        """What is asked of the noise but that it is constant and Gaussian."""
+    def own_predictor(self) -> Any:
+        """The predictor, if it is one, and not a choice by name."""
+        return None if isinstance(self.predictor, str) else self.predictor
+
+    def beyond_plain(self, joint: bool = False) -> dict[str, Any]:
+        """What is asked for but constant Gaussian noise, and a network with its epochs.
+
+        :param joint: whether that outputs are learned together is a part of it.
+        """
+        names = ("outputs" if self.outputs == "correlated" else "missing",) * joint
         return {
+            **self.only("network", "epochs", *names),
             "noise": None if self.noise == "constant" else self.noise,
             "likelihood": None if has_constant_noise(self.likelihood) else self.likelihood,
             "loss": self.robust,
         }
 
     @property
-    def beyond_q(self) -> dict[str, Any]:
-        """What is asked of networks and predictors, which only some of the ways take."""
-        predictor = None if isinstance(self.predictor, str) else self.predictor
-        return {"predictor": predictor, **self.only("network", "epochs")}
-
-    @property
     def beyond_network(self) -> dict[str, Any]:
         """What is asked for that a process around a network makes no use of."""
         has_points = self.effort == "best" and self.num_inducing is None  # twice as many
         return {
+            "predictor": self.own_predictor,
             "noise": self.noise,
             "loss": self.robust,
             "effort": None if self.effort == "default" or has_points else self.effort,
-            "predictor": self.beyond_q["predictor"],
         }
 
     @property
@@ -239,10 +243,7 @@ def observations(given: Arguments) -> tuple[Any, bool, Any, Any]:
 def labelled(
     given: Arguments, rows: Any, validation_data: Any, network: Any
 ) -> tuple[Any, Any, Likelihood | None, Any]:
-    """Return data with labels as class indices, their likelihood, and the classes.
-
-    :param network: the network that the process is around, if it is around one.
-    """
+    """Return data with labels as class indices, their likelihood, and the classes."""
     of_columns = softmax_of(given.mean)  # a network of several columns is for labels
     if network is not None:
         rows = in_memory("data", rows, network)

@@ -41,11 +41,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Learned(Presented):
-    """A fitted, tempered model that takes and returns original units.
-
-    It has a method for each question that users of GPflow and scikit-learn ask a model, so more of
-    them than another class.
-    """
+    """A fitted, tempered model that takes and returns original units."""
 
     model: GVI
     """The model, in standard units."""

@@ -108,16 +108,13 @@ def learn(
         where they predict better; None is none. Around a network of classes, None keeps its class
         in every row, and "auto" may correct it by regressions on its features.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
-        predicts best, and gives predictions the tails of Student's t that errors of rows left out
-        have (`likelihoods.HeavyTailed`). By default it is "auto" if no kernel is chosen, no network
-        alone is m_Q and the loss is not robust, else "constant"; if effort is "fast", it is
-        constant, and there are tails.
-    :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
-        says something of the others; by default each is a function of its own with one kernel for
-        all. Both are for real-valued Y and constant noise, which each column has its own of.
+        predicts best, with the tails of Student's t that errors of rows left out have. By default
+        it is "auto" if no kernel is chosen, no network alone is m_Q and the loss is not robust,
+        else "constant"; if effort is "fast", it is constant, and there are tails.
+    :param outputs: "correlated" learns the columns of real-valued Y together, so that each says
+        something of the others; by default each is a function of its own, of one kernel for all.
     :param missing: "ignore" leaves out the values of Y that are NaN, None or masked, and keeps what
-        else is in their rows; columns are then learned as "correlated" ones are. Rows without a
-        label are left out.
+        else is in their rows; columns are then learned as "correlated" ones are.
     :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
         [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
         For images [N, H, W, C] and other inputs that are no such rows, also several of them in a
@@ -133,13 +130,11 @@ def learn(
         steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
     :param output: which output of a network with several is learned: its name, key or place.
     :param classes: the class of each column of a network, if they are not in sorted order, or if
-        there are no examples of some. Without it a network that is not trained here, whose columns
-        fit another order far better, is refused.
+        there are no examples of some.
     :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
         that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
-        or any other of GPflow's likelihoods, for counts, amounts,
-        fractions, levels, or noise of heavy tails. Parameters of noise, and X where a likelihood
-        reads it, are in standard units. Y that have no unit, as counts, are not standardised.
+        or any other of GPflow's. Parameters of noise, and X where a likelihood reads it, are in
+        standard units. Y that have no unit, as counts, are not standardised.
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
         of the result) by a likelihood that allows for them, and learns from the others. Or the loss
         that Q is trained with, such as `losses.GammaLoss()`, or its name, "gamma_loss".
@@ -159,10 +154,9 @@ def learn(
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000
         (around a network 1,000), unless a network alone is m_Q or the loss is robust.
     :param select: how they are chosen.
-    :param sample_weight: w of each row of real-valued Y that is given, numbers [N], of which only
-        the ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of
-        average weight; rows of weight zero are left out. Noise is constant then; predictors take
-        the weights if their `fit` does.
+    :param sample_weight: w of each row of real-valued Y, numbers [N], of which only the ratios
+        count: the noise of a row has the variance σ²/w, σ² being that of a row of average weight;
+        rows of weight zero are left out. Predictors take the weights if their `fit` does.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.
@@ -185,8 +179,7 @@ def learn(
     :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of
         the result tells it afterwards.
     """
-    given = Arguments(**locals())
-    given.check()
+    given = Arguments(**locals()).checked()
     asked = given.of_q()
     data, jointly, numbers, weights = observations(given)
     by_recipe = kernel is None and not asked.is_given and effort != "fast"
@@ -197,12 +190,11 @@ def learn(
     around = given.network_around(data)
     rows, held, given.likelihood, names = labelled(given, rows, held, around)
     if sample_weight is not None:
-        of = ["network", "epochs", *["outputs" if outputs == "correlated" else "missing"] * jointly]
-        asked.refuse(refusals.NOT_WEIGHTED, **given.only(*of), **given.of_noise)
+        asked.refuse(refusals.NOT_WEIGHTED, **given.beyond_plain(jointly))
     settings = given.settings(asked, predictors, names)
     with progress.spoken(verbose):
         if jointly:
-            asked.refuse(refusals.NOT_JOINT, **given.beyond_q, **given.of_noise)
+            asked.refuse(refusals.NOT_JOINT, predictor=given.own_predictor, **given.beyond_plain())
             learned = learn_jointly(rows, given.kernels, settings, held)
         elif around is not None:
             asked.refuse(refusals.NOT_AROUND, **given.beyond_network)

@@ -98,7 +98,10 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     """Return the rows of (X, Y), in any units, of which an output is rather an outlier than not."""
     X, Y = (np.asarray(part) for part in Data.of(data))
     images.refuse_sets(X, are_images=False)
-    X, Y = (Scaling.of(X).standard(X).numpy(), _robust(Y).standard(Y).numpy())
+    scale = stats.median_abs_deviation(Y, scale="normal")  # of a standard normal it is one
+    scale = np.where(scale > 0.0, scale, Scaling.of(Y).scale).astype(Y.dtype)
+    units = Scaling.of(X), Scaling(np.median(Y, axis=0), scale)
+    X, Y = (to.standard(part).numpy() for to, part in zip(units, (X, Y), strict=True))
     order = np.random.default_rng(seed).permutation(len(X))
     first = order[: settings.max_rows]
     kernels = settings.recipe.kernels_of_numbers(X[first], np.clip(Y[first], -WINSOR, WINSOR))
@@ -126,10 +129,3 @@ def find(data: RegressionData, settings: RegulariserSettings, seed: int) -> Outl
     rows = np.flatnonzero(probability > 0.5)
     logger.info("%d of %d rows are outliers.", len(rows), len(X))
     return Outliers(rows, probability[rows], float(likelihood.fraction.numpy()))
-
-
-def _robust(Y: AnyNDArray) -> Scaling:
-    """Return the map to median zero and the median absolute deviation of a standard normal."""
-    scale = stats.median_abs_deviation(Y, scale="normal")
-    scale = np.where(scale > 0.0, scale, Scaling.of(Y).scale).astype(Y.dtype)
-    return Scaling(np.median(Y, axis=0), scale)

@@ -49,10 +49,7 @@ class Pooled(Learned):
     def predict_y_samples(
         self, X: TensorType, num_samples: int, *, seed: int | None = None
     ) -> Array:
-        """Return samples of observations y at X: [num_samples, N, J], each of one part.
-
-        :param seed: a whole number for the same samples in each call.
-        """
+        """Return samples of observations y at X: [num_samples, N, J], each of one part."""
         samples, order = _drawn(
             self, num_samples, seed, lambda part, n, own: part.predict_y_samples(X, n, seed=own)
         )

@@ -135,10 +135,7 @@ class Law:
     weights: Sequence[float] = (1.0,)
 
     def cdf(self, Y: AnyNDArray) -> AnyNDArray:
-        """Return the probability of not more than y, a number or [..., N, J]: [..., N, J].
-
-        Where there is one output, a vector [N] is a column.
-        """
+        """Return P(· ≤ y), [..., N, J], for numbers y [..., N, J], or [N] of one output."""
         return self._cdf(self._rows(Y))
 
     def _cdf(self, Y: AnyNDArray) -> AnyNDArray:

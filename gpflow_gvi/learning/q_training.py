@@ -154,7 +154,6 @@ class BatchTraining:
 
         :param validation: (X, Y) to stop by, if any.
         :param share: stop after this fraction of the epochs.
-        :param hooks: what the caller adds.
         """
         from ..mean_functions import Network
         from .early_stopping import KeepBest, score_of

@@ -183,10 +183,7 @@ def _warn_of_large(network: Network, mean: MeanFunction, start: Start) -> None:
 
 
 def network_mean(name: str, network: Any, start: Start) -> Network:
-    """Return a copy of a network as a mean function; raise if it has other columns than f.
-
-    :param name: that of the argument.
-    """
+    """Return a copy of a network as a mean function; raise if it has other columns than f."""
     from .._core.images import as_rows
     from .._core.network_function import as_function
     from ..mean_functions import Network

@@ -65,11 +65,6 @@ class Summary:
             if "nll_before" in stage.facts:
                 before, after = stage.facts["nll_before"], stage.facts["nll_after"]
                 facts["NLL by tempering"] = f"{before:.4g} → {after:.4g}, {stage.what[10:]}"
-            if "nll_corrected" in stage.facts:
-                names = "nll_by_temperature", "nll_corrected"
-                before, after = (float(stage.facts[name]) for name in names)
-                left_out = "" if after < before else ", which is left out"
-                facts["NLL by correction"] = f"{before:.4g} → {after:.4g}{left_out}"
         if learned.record is not None:
             facts["fitted in"] = f"{learned.record.seconds:.1f} s"
         return cls(facts, _sorted(stages, "nll"), _sorted(stages, "nll_unseen"))
@@ -133,11 +128,9 @@ def _rows(stages: Any) -> dict[str, str]:
     found = {name: value for stage in stages for name, value in stage.facts.items()}
     if "repeated" in found:
         share = f"{found['repeated']} rows repeat the inputs of others"
-        copies = f", {found.get('copies')} are copies and count once" if "copies" in found else ""
-        together = (
-            "each row is left out alone" if "apart" in found else "they are left out together"
-        )
-        facts["repeats"] = f"{share}: {together}{copies}"
+        copies = f", {found['copies']} are copies and count once" if "copies" in found else ""
+        how = "each row is left out alone" if "apart" in found else "they are left out together"
+        facts["repeats"] = f"{share}: {how}{copies}"
     if "unused_columns" in found:
         facts["unused"] = f"{found['unused_columns']} columns of X are constant or copies of others"
     if "gross" in found:
@@ -146,6 +139,10 @@ def _rows(stages: Any) -> dict[str, str]:
         facts["NLL on rows not seen"] = f"{float(found['promised']):.3f}"
         if np.isfinite(without := float(found["of_constant"])):
             facts["NLL without inputs"] = f"{without:.3f}"
+    if "nll_corrected" in found:
+        before, after = float(found["nll_by_temperature"]), float(found["nll_corrected"])
+        left_out = "" if after < before else ", which is left out"
+        facts["NLL by correction"] = f"{before:.4g} → {after:.4g}{left_out}"
     return facts
 
 

@@ -87,7 +87,6 @@ def learn_around(
     Its outputs and features are computed once.
 
     :param validation_data: (X, Y) that the network has not been trained with.
-    :param given: what `learn` was asked for.
     """
     kernel, training = given.kernel, given.training
     if not (kernel is None or isinstance(kernel, Kernel)):
@@ -215,10 +214,7 @@ def _learned(
 def _with_noise(
     likelihood: Likelihood | None, h: NetworkOutputs, rows: RegressionData
 ) -> Likelihood:
-    """Return the likelihood; of numbers, with a noise variance for each column.
-
-    By default it is the mean squared error.
-    """
+    """Return the likelihood; of numbers, with a noise variance for each column: by default MSE."""
     if likelihood is not None and labels.num_classes(likelihood):
         return deepcopy(likelihood)
     if likelihood is None:

@@ -68,12 +68,9 @@ class Inputs(NamedTuple):
         if array.ndim > 1 and not len(array):
             raise ValueError(f"{name} has shape {array.shape}: no rows. Pass one row or more.")
         if array.ndim < 2 or math.prod(array.shape[1:]) != math.prod(self.shape):
-            remedy = "Pass the same columns, and pad sequences, to that number."
-            if len(self.shape) > 1:
-                remedy = "Resize images, and pad sequences, to that shape."
             raise ValueError(
                 f"{name} has shape {array.shape}, but the network takes inputs of shape "
-                f"{('N', *self.shape)}. {remedy}"
+                f"{('N', *self.shape)}. Pass the same columns; resize images and pad sequences."
             )
         if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
             bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
@@ -241,15 +238,11 @@ class Outputs(NamedTuple):
     @classmethod
     def of_all(cls, networks: list[Any], inputs: Inputs, X: AnyNDArray) -> Outputs:
         """Return the outputs that networks have in common; raise if they differ."""
-        first, *others = (cls.of(network, inputs, X) for network in networks)
-        for i, (columns, kind) in enumerate(others, start=2):
-            if (columns, kind) != first:
-                raise ValueError(
-                    f"network is a list, whose first returns {first.columns} columns of "
-                    f"{first.kind or 'numbers'} and network {i} {columns} columns of "
-                    f"{kind or 'numbers'}; all must return the same."
-                )
-        return first
+        found = [cls.of(network, inputs, X) for network in networks]
+        if len(set(found)) > 1:
+            shown = ", ".join(f"{J} columns of {kind or 'numbers'}" for J, kind in found)
+            raise ValueError(f"network is a list that returns {shown}; all must return the same.")
+        return found[0]
 
 
 def network_rows(

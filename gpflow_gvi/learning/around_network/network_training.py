@@ -70,8 +70,9 @@ class NetworkTraining:
             declared = [tf.as_dtype(each.dtype) for each in getattr(network, "inputs", None) or ()]
             taken = (declared or [tf.float32])[0].as_numpy_dtype
             X, Y = tf.constant(inputs.floats(rows[0]).astype(taken)), targets(rows[1])
-            if loss is not None and _takes_codes(network):
-                Y = tf.one_hot(Y[:, 0], network.output_shape[-1])
+            if loss is not None and _name_of_loss(network).startswith(OF_CODES):
+                K = network.output_shape[-1]
+                Y = tf.one_hot(Y[:, 0], K) if K > 1 else Y
             numbers = tf.data.Dataset.range(len(X))
             if seed is not None:
                 numbers = numbers.shuffle(len(X), seed=seed).repeat()
@@ -157,11 +158,6 @@ def units_of_training(networks: Sequence[Any], standard: Scaling) -> Scaling:
     if ends - {None, "linear"}:
         return standard._replace(shift=np.zeros_like(mean))
     return standard
-
-
-def _takes_codes(network: Any) -> bool:
-    """Return True if the loss that a network is compiled with takes labels as a one-hot code."""
-    return network.output_shape[-1] > 1 and _name_of_loss(network).startswith(OF_CODES)
 
 
 def _name_of_loss(network: Any) -> str:

@@ -60,10 +60,7 @@ class Scaling(NamedTuple):
         return self.scaled(self.validated(values))
 
     def validated(self, values: TensorType) -> tf.Tensor:
-        """Return values of original units as a tensor of rows of the right shape.
-
-        Inputs to predict at come here first.
-        """
+        """Return values of original units as a tensor of rows of the right shape."""
         if not isinstance(values, np.ndarray) and tf.is_symbolic_tensor(values):
             return tf.convert_to_tensor(values, dtype=default_float())
         feature_names.require("X", values, self.names)

@@ -259,7 +259,6 @@ def survey(
 
     :param data: (X, Y), where X is memory-mapped; a Dataset of rows or batches (X, Y);
         `ParquetRows`; or anything else.
-    :param likelihood: says whether Y are labels.
     :param for_predictors: whether the sample is for predictors, too, which learn from many rows.
     """
     from sklearn.preprocessing import StandardScaler
