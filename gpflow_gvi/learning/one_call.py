@@ -78,14 +78,16 @@ def learn(
     or a linear function that have not seen the row; and with noise that varies. Each is fitted once
     more without each fold of the rows, and these predictions decide: they give each candidate its
     tempering factor and tails, and its weight in a mixture, or say that one is best alone. Q is P,
-    the optimum of its bound. Copies of a row count once, and a value of Y that is far from all
-    others not at all, with a warning.
+    the optimum of its bound. Rows with equal X are left out together, unless new rows
+    have known inputs; copies count once, and a value of Y that is far from all others not at all,
+    with a warning.
 
     If any of `mean`, `covariance`, `regulariser`, `network`, `model`, a loss, `divergence`,
     `divergence_weight` and `epochs` is given, Q is trained, for as long as held-out data gain by
     it, and tempered with them; by default a network that starts at zero is added to its mean. Rows
-    that this function held out, and not the caller, then join the others, for as long a training as
-    was best and with the factor that was best.
+    that this function held out, and not the caller, then join the others: P is conditioned on all
+    rows, Q is trained on them for as long as was best, and tempered by the factor that was best. A
+    network that alone is the mean goes on from where it was best, for a tenth as long.
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.
@@ -99,29 +101,35 @@ def learn(
         that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
         features that stays as it is; by default `feature_kernel`.
     :param predictor: what P's mean is made of: an estimator of scikit-learn, or with its `fit` and
-        `predict`, or a list of such. Clones of it are fitted, each without one fold of the rows;
+        `predict`, or a list of such. K clones of it are fitted, each without one fold of the rows;
         m_P is the average of their predictions, and at a row of the data that of the clone which
-        has not seen the row, times a weight (one if there is a single predictor, and a kernel is
-        given or effort is "fast"). Or a function of arrays that has seen none of the data. Or an
-        estimator that is fitted already, to none of `validation_data`, from which alone P is
-        learned then. "auto" is `recipe.predictors` if neither a kernel nor anything of Q is chosen,
-        where they predict better; None is none. Around a network of classes, None keeps its class
-        in every row, and "auto" may correct it by regressions on its features.
+        has not seen the row, times a weight that is fitted with the hyper-parameters; the only
+        predictor has the weight one if a kernel is given or effort is "fast". Or a function of
+        arrays that has seen none of the data. Or an estimator that is fitted already: P is then
+        learned from `validation_data` alone, rows that the estimator has not been fitted to;
+        whether that is so cannot be found out here. "auto" is `recipe.predictors` if neither a
+        kernel nor anything of Q is chosen, where they predict better; None is none. Around a
+        network of classes, None keeps its class in every row, and "auto" may correct it by
+        regressions on its features.
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
-        predicts best, with the tails of Student's t that errors of rows left out have. By default
-        it is "auto" if no kernel is chosen, no network alone is m_Q and the loss is not robust,
-        else "constant"; if effort is "fast", it is constant, and there are tails.
-    :param outputs: "correlated" learns the columns of real-valued Y together, so that each says
-        something of the others; by default each is a function of its own, of one kernel for all.
+        predicts best, and gives predictions the tails of Student's t that errors of rows left out
+        have (`likelihoods.HeavyTailed`). By default it is "auto" if no kernel is chosen, no network
+        alone is m_Q and the loss is not robust, else "constant"; if effort is "fast", it is
+        constant, and there are tails.
+    :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
+        says something of the others; by default each is a function of its own with one kernel for
+        all. Both are for real-valued Y and constant noise, which each column has its own of.
     :param missing: "ignore" leaves out the values of Y that are NaN, None or masked, and keeps what
-        else is in their rows; columns are then learned as "correlated" ones are.
+        else is in their rows; columns are then learned as "correlated" ones are. Rows without a
+        label are left out.
     :param network: for rows of numbers: what is added to the mean of Q, a function from [N, D] to
         [N, J] that should be zero at its start; by default, where Q is trained, `recipe.network`.
         For images [N, H, W, C] and other inputs that are no such rows, also several of them in a
         dictionary or a list: a model of Keras that is the mean of Q. It is trained first, as it is
-        compiled or by Adam, until held-out rows are predicted no better, and the covariance of Q is
-        learned on its features. Or a list of such models, an ensemble: the mean of Q is that of
-        their probabilities or numbers, on the features of the first.
+        compiled or by Adam and cross entropy or squared errors in standard units, until held-out
+        rows are predicted no better. The covariance of Q is then learned on its features
+        (`around_network`). Or a list of such models, an ensemble: the mean of Q is that of their
+        probabilities or numbers, on the features of the first.
     :param train_network: False to leave the network as it is, which by default is trained: it then
         is the mean of Q for rows of numbers, too, in original units, and `validation_data` should
         be rows unseen by it.
@@ -130,11 +138,13 @@ def learn(
         steps of a sequence; the name of a layer; "inputs"; another model; or a list of such.
     :param output: which output of a network with several is learned: its name, key or place.
     :param classes: the class of each column of a network, if they are not in sorted order, or if
-        there are no examples of some.
+        there are no examples of some. Without it a network that is not trained here, whose columns
+        fit another order far better, is refused.
     :param likelihood: the noise to start from; a `MultiClass`, `Softmax` or `Bernoulli`, which says
         that Y are labels, and is the default of names (`Bernoulli` of two classes, else `Softmax`);
-        or any other of GPflow's. Parameters of noise, and X where a likelihood reads it, are in
-        standard units. Y that have no unit, as counts, are not standardised.
+        or any other of GPflow's likelihoods, for counts, amounts,
+        fractions, levels, or noise of heavy tails. Parameters of noise, and X where a likelihood
+        reads it, are in standard units. Y that have no unit, as counts, are not standardised.
     :param loss: "robust" finds rows of real-valued Y that say nothing of the function (`outliers`
         of the result) by a likelihood that allows for them, and learns from the others. Or the loss
         that Q is trained with, such as `losses.GammaLoss()`, or its name, "gamma_loss".
@@ -154,9 +164,10 @@ def learn(
         up to 100,000 rows as many as it takes to miss little of the function, not more than 1,000
         (around a network 1,000), unless a network alone is m_Q or the loss is robust.
     :param select: how they are chosen.
-    :param sample_weight: w of each row of real-valued Y, numbers [N], of which only the ratios
-        count: the noise of a row has the variance σ²/w, σ² being that of a row of average weight;
-        rows of weight zero are left out. Predictors take the weights if their `fit` does.
+    :param sample_weight: w of each row of real-valued Y that is given, numbers [N], of which only
+        the ratios count: the noise of a row has the variance σ²/w, σ² being that of a row of
+        average weight; rows of weight zero are left out. Noise is constant then; predictors take
+        the weights if their `fit` does.
     :param validation_data: (X, Y) to stop and to temper with; by default a part of the data.
     :param validation_fraction: how large a part, without `validation_data`; by default a tenth
         where Q is trained, or none.

@@ -213,18 +213,27 @@ def warn_of_atoms(Y: AnyNDArray) -> None:
             )
 
 
-def warn_of_crowded_columns(X: AnyNDArray) -> None:
-    """Warn of columns of which extreme values leave all others hardly apart in standard units."""
+def warn_of_lost_columns(X: AnyNDArray) -> None:
+    """Warn of columns whose values are hardly told apart in standard units."""
     rows = X.reshape(len(X), -1)
-    Z = Scaling.of(rows).standard(rows).numpy()
+    units = Scaling.of(rows)
+    Z = units.standard(rows).numpy()
     from_median = np.abs(Z - np.median(Z, axis=0))
     half = np.median(from_median, axis=0)
-    for d in np.flatnonzero((half > 0.0) & (half < CROWDED)):
+    lost = (units.scale == 1.0) & (np.ptp(rows, axis=0) > 0.0) & (Z.std(axis=0) < 0.5)
+    for d in np.flatnonzero((half > 0.0) & (half < CROWDED) & ~lost):
         extreme = rows[np.argmax(from_median[:, d]), d]
         warnings.warn(
             f"Column {d} of X has extreme values ({extreme:.3g}): all others look equal on its "
             f"scale, as half of them lie within {half[d]:.1g} of its standard deviation. Leave "
             "such rows out, or give the column as logarithms or ranks.",
+            NumericsWarning,
+            stacklevel=5,
+        )
+    for d in np.flatnonzero(lost):
+        warnings.warn(
+            f"Column {d} of X has values so close to {rows[0, d]:.6g} that they look equal in "
+            f"{X.dtype.name}. Subtract an offset before it is rounded, or give another unit.",
             NumericsWarning,
             stacklevel=5,
         )

@@ -23,8 +23,8 @@ from ..row_facts import (
     left_out_together,
     repeats,
     warn_of_atoms,
-    warn_of_crowded_columns,
     warn_of_labels,
+    warn_of_lost_columns,
 )
 from .scaling import Scaling
 from .streams import Stream, survey
@@ -96,7 +96,7 @@ class Split:
             X, Y = X[kept], Y[kept]
             weights = None if weights is None else weights[kept]
         if settings.standardise and not are_pixels:
-            warn_of_crowded_columns(X)
+            warn_of_lost_columns(X)
         if likelihood is None:
             warn_of_labels(Y)
             warn_of_atoms(Y)

@@ -34,6 +34,14 @@ def test_a_column_that_one_value_makes_up_is_named(data, column):
         Split.of((X, Y), SETTINGS)
 
 
+def test_a_column_that_is_lost_in_rounding_is_named(data):
+    X, Y = data
+    X[:, 1] = 1e9 + 1e-7 * X[:, 1]
+    with pytest.warns(NumericsWarning, match=r"Column 1 of X has values so close to 1e\+09"):
+        Split.of((X, Y), SETTINGS)
+
+
+@pytest.mark.filterwarnings("error")
 def test_columns_as_they_often_are_are_not_told_of(data, rng):
     X, Y = data
     rare = rng.random(N) < 0.02  # nearly always zero
