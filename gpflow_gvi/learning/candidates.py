@@ -302,7 +302,7 @@ def regulariser(fits: Fits, candidate: Candidate, judged: Judged | None = None) 
     """Return P, which is conditioned later, and its inducing points."""
     P, data, M = prior(candidate, fits.predictors), fits.data, fits.num_points(candidate)
     Z, indices = fits.settings.points(data, M, candidate.kernel)
-    rounds = (Round(indices, candidate.loss, {}),)
+    rounds = (Round(indices, candidate.loss),)
     return Regulariser(P, P, deepcopy(candidate.likelihood), Z, None, rounds, True, judged)
 
 

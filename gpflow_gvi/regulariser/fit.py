@@ -43,8 +43,6 @@ class Round(NamedTuple):
     """Which rows of the data are the inducing points, if they are rows."""
     loss: float
     """Minus the log evidence after the fit."""
-    hyper_parameters: dict[str, np.ndarray[Any, Any]]
-    """The values of kernel, mean function and likelihood after the fit, by their paths."""
 
 
 class Judged(NamedTuple):
@@ -132,29 +130,34 @@ def fit_regulariser(
     checks.count("max_rounds", max_rounds)
     if mean_function is None:
         mean_function = Zero(labels.num_latents(likelihood, Y))
-    noise = _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood))
-    parts = _Parts(copy.deepcopy(kernel), copy.deepcopy(mean_function), noise)
-    of_parts = _ByEvidence if is_gaussian(parts.likelihood) else _BySites
-    fit = of_parts(parts, evidence, (X, Y))
-    start = parts.values()
+    prior = GaussianProcess(copy.deepcopy(mean_function), copy.deepcopy(kernel))
+    likelihood = _noise_of(Y) if likelihood is None else usable(copy.deepcopy(likelihood))
+    kind = _ByEvidence if is_gaussian(likelihood) else _BySites
+    fit = kind(prior, likelihood, evidence, (X, Y))
+    starts = [(part, _values(part)) for part in (prior, likelihood)]
     history: list[Round] = []
     seen: list[set[int]] = []
     converged = False
     with progress.spoken(verbose):
         for number in range(max_rounds):
             progress.now(f"P: {kernel_name(kernel)}, fitted to {len(X)} rows, round {number + 1}")
-            points, indices = select(np.asarray(X), num_inducing, kernel=parts.kernel, seed=seed)
-            if indices is None:
-                _require_no_outputs(evidence, select)
+            points, indices = select(np.asarray(X), num_inducing, kernel=prior.kernel, seed=seed)
+            if indices is None and evidence.needs_inducing_outputs:
+                raise ValueError(
+                    f"select is {short_repr(select)}, whose points are not rows of the data, so "
+                    f"there are no observations at them for {type(evidence).__name__}. Take "
+                    "greedy_variance or uniform, or evidence=DataEvidence()."
+                )
             chosen = set() if indices is None else set(indices.tolist())
             if chosen in seen:  # before the last round: a cycle, which would go on for ever
                 converged = chosen == seen[-1]
                 break
             Z = tf.convert_to_tensor(points)
             U = tf.zeros([0, Y.shape[-1]], Y.dtype) if indices is None else tf.gather(Y, indices)
-            multiple_assign(parts, start)
+            for part, values in starts:
+                multiple_assign(part, values)
             loss = fit.minimise(minimise, Z, U)
-            history.append(Round(indices, loss, parts.values()))
+            history.append(Round(indices, loss))
             progress.found(log_evidence=-loss, M=len(points))
             if indices is None:  # nothing to compare with
                 break
@@ -162,9 +165,9 @@ def fit_regulariser(
     if seen and not converged:
         logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
     return Regulariser(
-        parts.prior,
+        prior,
         fit.posterior(Z, U),
-        parts.likelihood,
+        likelihood,
         np.asarray(Z),
         None if history[-1].indices is None else np.asarray(U),
         tuple(history),
@@ -172,53 +175,56 @@ def fit_regulariser(
     )
 
 
-class _Parts(Module):
-    """The parts with hyper-parameters: the kernel, the mean function and the likelihood."""
-
-    def __init__(self, kernel: Kernel, mean_function: MeanFunction, likelihood: Likelihood) -> None:
-        super().__init__()
-        self.kernel = kernel
-        self.mean_function = mean_function
-        self.likelihood = likelihood
-        self.prior = GaussianProcess(mean_function, kernel)
-
-    def values(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return copies of the values of all hyper-parameters, by their paths."""
-        return {path: np.array(value) for path, value in read_values(self).items()}
+def _values(part: Module) -> dict[str, np.ndarray[Any, Any]]:
+    """Return copies of the values of all parameters, by their paths."""
+    return {path: np.array(value) for path, value in read_values(part).items()}
 
 
 class _ByEvidence:
     """The fit under Gaussian noise, where the evidence has a closed form."""
 
-    def __init__(self, parts: _Parts, evidence: Evidence, data: RegressionData) -> None:
-        self._parts, self._evidence, self._data = parts, evidence, data
+    def __init__(
+        self,
+        prior: GaussianProcess,
+        likelihood: Likelihood,
+        evidence: Evidence,
+        data: RegressionData,
+    ) -> None:
+        self._prior, self._likelihood = prior, likelihood
+        self._evidence, self._data = evidence, data
         features, J = data[0].shape[1:], data[1].shape[-1]
         # NumPy has derivatives for a mean of zero: one that is not fitted is subtracted before.
-        self._of_residuals = not parts.mean_function.trainable_variables
-        prior = GaussianProcess(Zero(J), parts.kernel) if self._of_residuals else parts.prior
-        self._fit = EvidenceFit(prior, parts.likelihood, evidence, features=features, num_outputs=J)
+        self._of_residuals = not prior.mean_function.trainable_variables
+        prior = GaussianProcess(Zero(J), prior.kernel) if self._of_residuals else prior
+        self._fit = EvidenceFit(prior, likelihood, evidence, features=features, num_outputs=J)
 
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the log evidence."""
         X, Y = (Z, U) if self._evidence.needs_inducing_outputs else self._data
         if self._of_residuals:
-            Y = Y - self._parts.mean_function(X)
+            Y = Y - self._prior.mean_function(X)
         return self._fit.minimise(minimise, Z, evidence_fit.Rows.of(X, Y))
 
     def posterior(self, Z: tf.Tensor, U: tf.Tensor) -> GaussianProcess:
         """Return P given the observations."""
         X, Y = self._data
-        noise_variance = outputs.noise_variance_at(self._parts.likelihood, X, Y.shape[-1])
-        return self._evidence.posterior(self._parts.prior, noise_variance, (Z, U), self._data)
+        noise_variance = outputs.noise_variance_at(self._likelihood, X, Y.shape[-1])
+        return self._evidence.posterior(self._prior, noise_variance, (Z, U), self._data)
 
 
 class _BySites:
     """The fit under any likelihood, to all rows or to the inducing points alone."""
 
-    def __init__(self, parts: _Parts, evidence: Evidence, data: RegressionData) -> None:
-        self._prior, self._evidence, self._data = parts.prior, evidence, data
-        self._num_latents = labels.num_latents(parts.likelihood, data[1])
-        self._fit = SiteFit(parts.prior, parts.likelihood)
+    def __init__(
+        self,
+        prior: GaussianProcess,
+        likelihood: Likelihood,
+        evidence: Evidence,
+        data: RegressionData,
+    ) -> None:
+        self._prior, self._evidence, self._data = prior, evidence, data
+        self._num_latents = labels.num_latents(likelihood, data[1])
+        self._fit = SiteFit(prior, likelihood)
         self._found: tuple[tf.Tensor, Sites]
 
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
@@ -261,16 +267,6 @@ def _require_evidence(likelihood: Likelihood | None, evidence: Evidence) -> None
             f"the noise of likelihood is a function of x, {type(noise).__name__}, but with "
             f"{type(evidence).__name__} P is conditioned with one noise variance. Take "
             "evidence=DataEvidence(), or gpflow.likelihoods.Gaussian(variance)."
-        )
-
-
-def _require_no_outputs(evidence: Evidence, select: Select) -> None:
-    """Raise where evidence is of observations at the points, which are not rows of the data."""
-    if evidence.needs_inducing_outputs:
-        raise ValueError(
-            f"select is {short_repr(select)}, whose points are not rows of the data, so there are "
-            f"no observations at them for {type(evidence).__name__}. Take greedy_variance or "
-            "uniform, or evidence=DataEvidence()."
         )
 
 
