@@ -11,9 +11,8 @@ from pydantic import model_validator
 
 from ..learning import RegulariserSettings, Settings
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
-from .parts.layer_kinds import require_images
 from .parts.models import Model
-from .parts.objective import Divergence, Likelihood, Loss
+from .parts.objective import Covariance, Divergence, Likelihood, Loss, Mean
 from .parts.part import Flag, Omitted, Part, Whole, impossible, kinds
 from .parts.regulariser import Regulariser
 from .parts.training import (
@@ -23,7 +22,6 @@ from .parts.training import (
     Tempering,
     Training,
 )
-from .parts.variational_process import Covariance, Mean
 from .reading import ConfigError, Document
 
 OF_Q = ("mean", "covariance", "divergence", "loss", "optimiser", "training")
@@ -88,9 +86,6 @@ class Experiment(Part):
         )
         for path, value, reason in itertools.chain(*(found() for found in conflicts)):
             raise impossible(path, value, reason)
-        if self.data.input_shape is None:
-            for name in ("model", "regulariser", "mean", "covariance"):
-                require_images(getattr(self, name), name)
         return self
 
     def build_regulariser(self) -> RegulariserSettings:

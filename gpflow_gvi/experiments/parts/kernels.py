@@ -46,15 +46,13 @@ def _have_a_limit(layers: Layers) -> Layers:
         activation = getattr(layer, "activation", "linear")
         if activation not in known:
             raise ValueError(f"{activation} has no known limit; take one of {', '.join(known)}")
-        if layer.kind == "max_pooling_2d":
-            raise ValueError("max_pooling_2d has no known limit; take average_pooling_2d")
     return layers
 
 
 def nngp(
     site: TrainingData, layers: Annotated[Layers, AfterValidator(_have_a_limit)] = DEFAULT
 ) -> gvi.kernels.NNGP:
-    """A network of infinite width, with a linear readout; units and filters do not matter.
+    """A network of infinite width, with a linear readout; units do not matter.
 
     Variances of weights start at 2 before a ReLU and at 1 elsewhere, those of biases at 0.1. `tanh`
     becomes the error function.

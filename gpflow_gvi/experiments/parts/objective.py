@@ -1,4 +1,4 @@
-"""The objective: the likelihood, the loss, the divergence and where that is evaluated."""
+"""The variational process Q, and its objective: the likelihood, the loss and the divergence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from scipy.stats import qmc
 
 import gpflow_gvi as gvi
 
-from ...learning import ModelSettings, variational
+from ...learning import (
+    InducingPlusNetwork,
+    ModelSettings,
+    Start,
+    TrainingData,
+    fit_by_squares,
+    inducing_mean,
+    variational,
+)
+from .kernels import BaseKernel
+from .layer_kinds import DEFAULT, Layers, network
 from .part import (
     Built,
     Constructor,
@@ -26,9 +36,8 @@ from .part import (
 )
 
 if TYPE_CHECKING:
+    from gpflow.functions import MeanFunction
     from gpflow.likelihoods import Likelihood as GPflowLikelihood
-
-    from ...learning import TrainingData
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +65,7 @@ def softmax(Y: Array) -> GPflowLikelihood:
 
 LIKELIHOODS: dict[str, Entry] = {
     "gaussian": gaussian,
-    "bernoulli": Constructor("gpflow.likelihoods:Bernoulli", {}),
+    "bernoulli": lambda Y: gpflow.likelihoods.Bernoulli(),
     "multi_class": multi_class,
     "softmax": softmax,
 }
@@ -66,10 +75,7 @@ Likelihood = Annotated[Any, one_of("Likelihood", LIKELIHOODS)]
 # Losses
 
 ROBUSTNESS = (Positive, Field(1.5, description="Above one for robustness to outliers."))
-KEYS_OF_LOSSES: dict[str, Any] = {
-    "beta_loss": {"beta": ROBUSTNESS},
-    "gamma_loss": {"gamma": ROBUSTNESS},
-}
+KEYS_OF_LOSSES = {"beta_loss": {"beta": ROBUSTNESS}, "gamma_loss": {"gamma": ROBUSTNESS}}
 LOSSES = {
     kind: Constructor(path, KEYS_OF_LOSSES.get(kind, {}))
     for kind, path in variational.LOSSES.items()
@@ -88,27 +94,26 @@ def uniform_box(
     :param margin: How far it goes beyond them, in each direction.
     :param num_points: The number of points; null for that of the batch.
     """
-    lower, upper = data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
-    return gvi.contexts.UniformBox(lower, upper, num_points, seed=data.seed)
+    return gvi.contexts.UniformBox(*_box(data, margin), num_points, seed=data.seed)
 
 
 def halton_box(
     data: TrainingData, num_points: Count, margin: NonNegative = 0.5
 ) -> gvi.contexts.Context:
-    """Points that cover the box around the inputs to train with evenly, the same at each step.
+    """Points of a Halton sequence, the same at each step, in the box around the inputs.
 
-    They are those of a Halton sequence.
-
-    :param num_points: The number of points.
     :param margin: How far the box goes beyond the inputs, in each direction.
     """
-    return gvi.contexts.Inputs(points_of_box(data, num_points, margin))
+    return gvi.contexts.Inputs(_points_of_box(data, num_points, margin))
 
 
-def points_of_box(data: TrainingData, num_points: int, margin: float) -> Array:
-    """Return points of a Halton sequence in the box around the inputs: [C, D]."""
-    lower, upper = data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
-    unit = qmc.Halton(data.D, scramble=True, seed=data.seed).random(num_points)
+def _box(data: TrainingData, margin: float) -> tuple[Array, Array]:
+    return data.X.min(axis=0) - margin, data.X.max(axis=0) + margin
+
+
+def _points_of_box(data: TrainingData, num_points: int, margin: float) -> Array:
+    lower, upper = _box(data, margin)
+    unit = qmc.Halton(data.D, scramble=True, seed=data.seed).random(num_points)  # [C, D]
     return (lower + (upper - lower) * unit).astype(data.X.dtype)
 
 
@@ -173,3 +178,54 @@ DIVERGENCES: dict[str, Entry] = {
     "inducing_kl": inducing_kl,
 }
 Divergence = Annotated[Any, one_of("Divergence", DIVERGENCES, base=Weighted)]
+
+
+# The mean and the covariance of Q
+
+
+def network_mean(
+    start: Start,
+    layers: Layers = DEFAULT,
+    readout: Literal["zeros", "random"] = "zeros",
+    fitted_to: Literal["nothing", "posterior"] = "nothing",
+) -> MeanFunction:
+    """A network with a linear readout of one unit for each latent function.
+
+    :param readout: Where the weights of the readout start.
+    :param fitted_to: What the network is fitted to before Q is trained: nothing, or the mean of the
+        sparse posterior given all rows, at the inputs and as many points of the box around them.
+    """
+    zeros = readout == "zeros"
+    mean = gvi.mean_functions.Network(
+        network(layers, start.input_shape, readout=start.J, zeros=zeros, seed=start.seed)
+    )
+    if fitted_to == "posterior":
+        X = np.concatenate([start.X, _points_of_box(start, len(start.X), 0.0)])
+        fit_by_squares(mean, X, inducing_mean(start)(X))
+    return mean
+
+
+_WHITEN = Field(True, description="Whether what is trained belongs to L⁻¹u, with K_ZZ = LLᵀ, or u.")
+WHITEN = {"whiten": (Flag, _WHITEN)}
+MEANS: dict[str, Entry] = {
+    "network": network_mean,
+    "inducing": Constructor(
+        "gpflow_gvi.mean_functions:Inducing.from_data", WHITEN, variational.SUPPLIED
+    ),
+    "regulariser": variational.mean_of_regulariser,
+    "recipe": lambda start: InducingPlusNetwork()(start),  # that of `learn`
+}
+Mean = Annotated[Any, one_of("Mean", MEANS)]
+
+
+_BASE = "The kernel r_0 of Q alone; null to start from a copy of that of P."
+BASE_KERNEL = {"base_kernel": (BaseKernel | None, Field(None, description=_BASE))}
+KEYS_OF_COVARIANCES: dict[str, Any] = {"cholesky": WHITEN, "diagonal": {}}
+COVARIANCES: dict[str, Entry] = {
+    **{
+        kind: Constructor(path, KEYS_OF_COVARIANCES.get(kind, BASE_KERNEL), variational.SUPPLIED)
+        for kind, path in variational.COVARIANCES.items()
+    },
+    "regulariser": variational.kernel_of_regulariser,
+}
+Covariance = Annotated[Any, one_of("Covariance", COVARIANCES)]

@@ -23,7 +23,6 @@ from gpflow_gvi.experiments.parts import (
     objective,
     regulariser,
     training,
-    variational_process,
 )
 from gpflow_gvi.experiments.parts.part import Constructor
 from gpflow_gvi.learning.procedure import Procedure
@@ -196,41 +195,28 @@ def test_recipe_is_that_of_learn(site):
         np.testing.assert_array_equal(ours(site.X), theirs(site.X))
 
 
-def test_images_go_through_layers_of_all_kinds():
-    layers = [
-        {"kind": "conv2d", "filters": 4},
-        "max_pooling_2d",
-        {"kind": "conv2d", "filters": 3, "kernel_size": 2, "padding": "valid"},
-        "average_pooling_2d",
-        "dropout",
-        {"kind": "dense", "units": 5},
-    ]
-    parts = part(layer_kinds.Layers, layers)
-    model = layer_kinds.network(parts, (8, 8, 1), readout=2, zeros=True)
-    assert model.output_shape == (None, 2)
-    assert [type(layer).__name__ for layer in model.layers] == [
-        *("Conv2D", "MaxPooling2D", "Conv2D", "AveragePooling2D", "Dropout"),
-        *("Flatten", "Dense", "Dense"),
-    ]
+def test_images_are_flattened_before_the_layers_of_a_network():
+    layers = part(layer_kinds.Layers, ["dropout", {"kind": "dense", "units": 5}])
+    model = layer_kinds.network(layers, (8, 8, 1), readout=2, zeros=True)
+    kinds = [type(layer).__name__ for layer in model.layers]
+    assert kinds == ["Flatten", "Dropout", "Dense", "Dense"]
     np.testing.assert_array_equal(model(np.ones([3, 8, 8, 1])), np.zeros([3, 2]))
-    features = layer_kinds.network(part(layer_kinds.Layers, ["conv2d"]), (4, 4, 1))
-    assert features.output_shape == (None, 256)
-    pooled = layer_kinds.network(part(layer_kinds.Layers, ["global_average_pooling_2d"]), (4, 4, 1))
-    assert pooled.output_shape == (None, 1)
+    features = layer_kinds.network(layers, (4, 4, 1))
+    assert features.output_shape == (None, 5)
 
 
 def test_means(start):
     X = start.X
-    inducing = part(variational_process.Mean, "inducing").build(start)
-    network = part(variational_process.Mean, {"kind": "network", "readout": "random"}).build(start)
-    assert part(variational_process.Mean, "regulariser").build(start) is start.P.mean_function
+    inducing = part(objective.Mean, "inducing").build(start)
+    network = part(objective.Mean, {"kind": "network", "readout": "random"}).build(start)
+    assert part(objective.Mean, "regulariser").build(start) is start.P.mean_function
     # At its start the inducing mean is the posterior mean of GPflow's sparse regression.
     sgpr = gpflow.models.SGPR(
         (X, start.Y), start.prior.kernel, X[:5], noise_variance=start.noise_variance.numpy()
     )
     assert_close(inducing(X), sgpr.predict_f(X)[0])
     assert np.ptp(network(X)) > 0.0
-    np.testing.assert_array_equal(part(variational_process.Mean, "network").build(start)(X), 0.0)
+    np.testing.assert_array_equal(part(objective.Mean, "network").build(start)(X), 0.0)
 
 
 COVARIANCES = {
@@ -248,7 +234,7 @@ COVARIANCES = {
 
 @pytest.mark.parametrize("text", COVARIANCES)
 def test_covariances(text, start):
-    built = part(variational_process.Covariance, text).build(start)
+    built = part(objective.Covariance, text).build(start)
     direct = COVARIANCES[text](start)
     assert type(built) is type(direct)
     assert_close(built(start.X, full_cov=False), direct(start.X, full_cov=False))
@@ -256,7 +242,7 @@ def test_covariances(text, start):
 
 def test_factor_of_another_basis_is_the_same_covariance(start):
     whitened, plain = (
-        part(variational_process.Covariance, f"{{kind: cholesky, whiten: {whiten}}}").build(start)
+        part(objective.Covariance, f"{{kind: cholesky, whiten: {whiten}}}").build(start)
         for whiten in ("true", "false")
     )
     assert (whitened.whiten, plain.whiten) == (True, False)
@@ -265,7 +251,7 @@ def test_factor_of_another_basis_is_the_same_covariance(start):
 
 def test_covariances_of_several_outputs(start):
     three = dataclasses.replace(start, responses=np.tile(start.responses, 3))
-    covariance = part(variational_process.Covariance, "cholesky").build(three)
+    covariance = part(objective.Covariance, "cholesky").build(three)
     assert covariance.num_outputs == 3
 
 
@@ -276,8 +262,8 @@ UNIONS = {
     "context": objective.Context,
     "divergence": objective.Divergence,
     "estimator": objective.Estimator,
-    "covariance": variational_process.Covariance,
-    "mean": variational_process.Mean,
+    "covariance": objective.Covariance,
+    "mean": objective.Mean,
 }
 OF_PYTHON = (
     *(gvi.mean_functions.Predictor, NetworkOutputs, gvi.mean_functions.MeanOfOutputs),
@@ -381,16 +367,13 @@ def test_bounds_of_the_schema_are_those_of_the_class(each):
                 target(**{**numbers, name: value})
 
 
-def test_each_key_of_a_class_of_another_library_is_a_parameter_of_it(site):
-    shape = (8, 8, 1)
-    for kind in parts(layer_kinds.Layer):
-        model = layer_kinds.network(part(layer_kinds.Layers, [kind]), shape)
-        layer = model.layers[0 if kind != "dense" else 1]
-        each = part(layer_kinds.Layer, kind)
-        for name in each.keys:
-            value, wanted = getattr(layer, name), getattr(each, name)
-            value = value.__name__ if callable(value) else value
-            assert value in (wanted, (wanted, wanted))
+@pytest.mark.parametrize("kind", ["dense", "dropout"])
+def test_each_key_of_a_layer_is_a_parameter_of_it(kind):
+    layer = layer_kinds.network(part(layer_kinds.Layers, [kind]), (8,)).layers[0]
+    each = part(layer_kinds.Layer, kind)
+    for name in each.keys:
+        value = getattr(layer, name)
+        assert getattr(value, "__name__", value) == getattr(each, name)
 
 
 # The other parts
