@@ -1,5 +1,5 @@
 """The report of many runs."""
 
-from .writing import report
+from .page import report
 
 __all__ = ["report"]

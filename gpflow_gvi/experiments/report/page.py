@@ -1,4 +1,4 @@
-"""The page of a report: one file of HTML that needs no server and no network.
+"""The report of many runs: a page in one file of HTML that needs no server, and a table.
 
 The template escapes whatever comes from the runs, or writes it as JSON into an element that is no
 program; the policy in the head of the page allows no other program than its own.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -17,24 +19,58 @@ import numpy as np
 import pandas as pd
 
 from ... import __version__
-from .ranking import Ranking, effects, shown
-from .runs import NONE, Runs
+from ..._core import files
+from .ranking import Ranking, effects, rank, shown
+from .runs import NONE, Runs, read_runs
+
+logger = logging.getLogger("gpflow_gvi")
 
 LIMITS = {"rows": 50, "methods": 12, "failures": 50}
 """The maximal numbers of rows that are there without JavaScript, of settings that are compared in
 columns, and of tracebacks."""
 
 
-def render(runs: Runs, ranking: Ranking, figures: Mapping[str, bytes]) -> str:
-    """Return the page, with PNG pictures of the best settings, by data set."""
-    files = resources.files(__package__)
-    script = files.joinpath("page.js").read_text("utf-8")
+def report(
+    folder: str | Path,
+    *,
+    output: str | Path | None = None,
+    score: str = "nll",
+    over: Iterable[str] | None = None,
+) -> Path:
+    """Write the report of a folder's runs, and return the path of its page.
+
+    Beside the page goes `results.csv`, a row for each run. The folders of the runs are only read.
+
+    :param folder: that of a sweep, or one with folders of runs.
+    :param output: the page; by default `report.html` in the folder.
+    :param score: the metric that ranks, on the rows for validation.
+    :param over: the axes whose levels are repetitions of the same setting; by default
+        `split.index`, `seed` and `data.seed`.
+    """
+    folder = Path(folder)
+    runs = read_runs(folder)
+    for note in runs.notes:
+        logger.warning("%s", note)
+    ranking = rank(runs, score=score, over=over)
+    page = folder / "report.html" if output is None else Path(output)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    html = _render(runs, ranking, folder)
+    table = runs.table.to_csv(index=False, lineterminator="\r\n")
+    for path, content in ((page.with_name("results.csv"), table), (page, html)):
+        with files.new_file(path) as stream:
+            stream.write(content.encode("utf-8", errors="replace"))
+    return page
+
+
+def _render(runs: Runs, ranking: Ranking, folder: Path) -> str:
+    template = resources.files(__package__).joinpath("page.html").read_text("utf-8")
+    script = resources.files(__package__).joinpath("page.js").read_text("utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     settings = _settings(ranking)
-    return environment.from_string(files.joinpath("page.html").read_text("utf-8")).render(
+    return environment.from_string(template).render(
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         title=runs.name,
@@ -42,9 +78,7 @@ def render(runs: Runs, ranking: Ranking, figures: Mapping[str, bytes]) -> str:
         summary=_summary(runs, ranking),
         notes=runs.notes,
         best=[
-            {**of, "picture": base64.b64encode(figures.get(of["data"], b"")).decode()}
-            for of in settings
-            if of["rank"] == 1
+            {**of, "picture": _picture(folder, of["first"])} for of in settings if of["rank"] == 1
         ],
         methods=_methods(ranking, settings),
         settings=settings,
@@ -58,16 +92,21 @@ def render(runs: Runs, ranking: Ranking, figures: Mapping[str, bytes]) -> str:
     )
 
 
+def _picture(folder: Path, name: str) -> str:
+    """Return the prediction of a run as base64, or nothing if it was not drawn."""
+    path = folder / name / "prediction.png"
+    is_inside = Path(name).name == name and name != ".."  # a name from a file may lead elsewhere
+    return base64.b64encode(path.read_bytes()).decode() if is_inside and path.is_file() else ""
+
+
 def _settings(ranking: Ranking) -> list[dict[str, Any]]:
     """Return the rank, levels and means of each setting, as they are shown."""
-    found = []
-    levels, means = ranking.settings.to_numpy(), ranking.texts.to_numpy()
-    for place, (data, *of), texts in zip(
-        ranking.places.to_dict("records"), levels, means.tolist(), strict=True
-    ):
-        failed = f", {place['failed']} failed" if place["failed"] else ""
-        runs = f"{place['runs']}{failed}"
-        found.append({**place, "data": data, "levels": of, "means": texts, "runs_text": runs})
+    found = ranking.places.to_dict("records")
+    levels, means = ranking.settings.to_numpy(), ranking.texts.to_numpy().tolist()
+    for setting, (data, *of), texts in zip(found, levels, means, strict=True):
+        failed = f", {setting['failed']} failed" if setting["failed"] else ""
+        text = f"{setting['runs']}{failed}"
+        setting |= {"data": data, "levels": of, "means": texts, "runs_text": text}
     return found
 
 
