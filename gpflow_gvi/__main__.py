@@ -175,10 +175,7 @@ def _run(options: argparse.Namespace) -> int:
     experiment = read(options.config)
     folder = options.folder / name_of(experiment)
     if options.dry_run:
-        import yaml
-
-        print(f"# {folder}")
-        print(yaml.safe_dump(experiment.settings(), sort_keys=False, allow_unicode=True), end="")
+        print(f"# {folder}\n{experiment.as_yaml()}", end="")
         return 0
     data = experiment.data.digest(options.data_dir)
     if options.force or not RunFolder(folder).is_of(data):  # else there is no need of TensorFlow

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import yaml
 from pydantic import model_validator
 
 from ..learning import RegulariserSettings, Settings
@@ -99,6 +100,10 @@ class Experiment(Part):
         if self.training.kind == "lbfgs":
             others.add("optimiser")
         return self.model_dump(mode="json", exclude=others)
+
+    def as_yaml(self) -> str:
+        """Return the settings as the text of a file."""
+        return yaml.safe_dump(self.settings(), sort_keys=False, allow_unicode=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let other processes receive the settings, which make the classes of the parts anew."""

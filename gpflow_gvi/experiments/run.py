@@ -1,4 +1,7 @@
-"""One run: from an experiment to a folder with its model, its metrics and its pictures."""
+"""One run: from an experiment to a folder with its model, its metrics and its pictures.
+
+It is the procedure of `learn`, but it keeps fits that others share, and can be resumed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import importlib.util
 import math
 import platform
 import shutil
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,21 +21,35 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 import tensorflow_probability as tfp
-import yaml
+from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Likelihood
 
 import gpflow_gvi as gvi
 
 from ..errors import NonFiniteLossError
-from ..learning import Learned, ModelSettings, Procedure, Settings, Split, VariationalSettings
+from ..learning import (
+    Hooks,
+    Learned,
+    ModelSettings,
+    Procedure,
+    Settings,
+    Split,
+    VariationalSettings,
+)
 from ..likelihoods import are_labels
+from ..regulariser.fit import Regulariser
 from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
 from .parts.models import Fitted, PeerRun
 from .parts.training import Conformal
-from .run_folder import COMPLETE, RunFolder, name_of, write_json
-from .run_hooks import RunHooks, Timer
+from .run_folder import COMPLETE, RunFolder, digest, held, name_of, write_json
+
+SETTINGS_OF_FIT = {
+    *("data", "split", "standardise", "likelihood", "regulariser"),
+    *("train_q", "calibration", "seed"),
+}
+"""The parts of an experiment that the fit of its regulariser depends on."""
 
 
 def run(
@@ -63,7 +82,7 @@ def run(
         if not force and place.is_of(data):
             return place.path
         work = place.begin(anew=force)
-        _write_config(experiment, work / "config.yaml")
+        (work / "config.yaml").write_text(experiment.as_yaml(), encoding="utf-8")
         timer = Timer()
         settings, split, rows = prepare(experiment, data_dir)
         fitted: Learned | Fitted
@@ -173,6 +192,104 @@ def settings_of(experiment: Experiment, likelihood: Likelihood | None) -> Settin
     )
 
 
+def key_of_fit(experiment: Experiment, data: str = "", of: Collection[str] = ()) -> str:
+    """Return a text that experiments share if their regulariser is fitted in the same way.
+
+    :param data: the digest of the file of data.
+    :param of: further parts that what is kept depends on.
+    """
+    built = experiment.build_regulariser()
+    chosen = {
+        "mode": "prior",  # P is one or the other process of the same fit
+        "noise": built.noise,  # by default these depend on Q
+        "predictors": built.predictors or "none",
+    }
+    P = experiment.regulariser.model_copy(update=chosen)
+    judged = experiment.tempering if not experiment.train_q else None
+    experiment = experiment.model_copy(update={"regulariser": P})
+    return digest(experiment, data, built.max_inducing, judged, of=SETTINGS_OF_FIT.union(of))
+
+
+class Timer:
+    """The seconds that each part of a run took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def record(self, name: str) -> None:
+        """Record the time since the last part ended, or since the start."""
+        before, self._last = self._last, time.perf_counter()
+        self.seconds[name] = round(self._last - before, 3)
+
+
+@dataclasses.dataclass
+class RunHooks(Hooks):
+    """The hooks of a run."""
+
+    experiment: Experiment
+    data: str
+    """The digest of the file of data: fits to another one are not taken."""
+    work: Path
+    """The folder to work in."""
+    timer: Timer
+    share: bool
+    """Whether fits are kept beside the folder of the run, for other runs."""
+    tensorboard: bool
+    """Whether to write events for TensorBoard."""
+    stage: str = "training"
+    validated: Learned | None = None
+    """The model that has not seen the rows for validation, if there was a refit."""
+
+    def regulariser(self, fit: Callable[[], Regulariser]) -> Regulariser:
+        """Return the fitted regulariser: that of an earlier attempt, or of another run, if any."""
+        fitted: Regulariser = _kept(self._place("regulariser"), fit)
+        self.timer.record("regulariser")
+        return fitted
+
+    def mean(self, build: Callable[[], MeanFunction]) -> MeanFunction:
+        """Return Q's mean at its start: that of another run, if it was fitted for that."""
+        is_fitted = getattr(self.experiment.mean, "fitted_to", "nothing") != "nothing"
+        if not (self.share and is_fitted and self.stage == "training"):
+            return build()
+        fitted: MeanFunction = _kept(self._place("mean", "mean"), build)
+        return fitted
+
+    def callbacks(self, epochs: int) -> list[Any]:
+        """Return the backup, and TensorBoard if asked for."""
+        folder = str(self._backup / self.stage)
+        found = [keras.callbacks.BackupAndRestore(folder, delete_checkpoint=False)]
+        if self.tensorboard:
+            events = str(self.work / "tensorboard" / self.stage)
+            found.append(keras.callbacks.TensorBoard(events, write_graph=False))
+        return found
+
+    def before_refit(self, learned: Learned) -> None:
+        """Keep the model, for the metrics of validation."""
+        self.validated = learned
+        self.stage = "refit"
+
+    def _place(self, name: str, *of: str) -> Path:
+        """Return where a fit is kept; `of` are parts that it depends on beside those of P's fit."""
+        if not self.share:
+            return self._backup / name
+        return self.work.parent / f".{name}s" / key_of_fit(self.experiment, self.data, of)
+
+    @property
+    def _backup(self) -> Path:
+        return self.work / "backup" / self.data[:10]
+
+
+def _kept(folder: Path, fit: Callable[[], Any]) -> Any:
+    """Return the fit that is kept in a folder, or make it and keep it there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with held(folder.with_suffix(".lock"), wait=True):
+        if folder.exists():
+            return gvi.load(folder)
+        gvi.save(fitted := fit(), folder)
+        return fitted
+
+
 def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> dict[str, Any]:
     """Return metrics of rows, in original units; null for those that are not finite."""
     values = gvi.metrics.evaluate(fitted, rows)
@@ -205,8 +322,3 @@ def _facts(experiment: Experiment, rows_by_role: RowsByRole) -> dict[str, Any]:
         "float": np.dtype(gpflow.default_float()).name,
         "rows": {name: len(rows.X) for name, rows in rows_by_role.items()},
     }
-
-
-def _write_config(experiment: Experiment, path: Path) -> None:
-    text = yaml.safe_dump(experiment.settings(), sort_keys=False, allow_unicode=True)
-    path.write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ import yaml
 import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
 from gpflow_gvi._core import progress
-from gpflow_gvi.experiments import read, run_hooks
+from gpflow_gvi.experiments import read
 from gpflow_gvi.experiments import run as runs
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.learning import procedure
@@ -88,7 +88,7 @@ def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, c
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(runs, "_write_config", full)
+    monkeypatch.setattr(runs, "write_json", full)
     assert main([*command, "--force"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert (folder / "run.json").stat().st_mtime_ns == before
@@ -166,7 +166,7 @@ def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
     experiment = read(config)
     whole = run(experiment, tmp_path / "whole", pictures=False)
 
-    stages, callbacks = [], run_hooks.RunHooks.callbacks
+    stages, callbacks = [], runs.RunHooks.callbacks
 
     def noted(hooks, epochs):
         stages.append(hooks.stage)
@@ -176,7 +176,7 @@ def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
         if (stages[-1], done) == (stage, last + 1):
             raise Killed
 
-    monkeypatch.setattr(run_hooks.RunHooks, "callbacks", noted)
+    monkeypatch.setattr(runs.RunHooks, "callbacks", noted)
     monkeypatch.setattr(progress, "done_of", killed)  # at the end of each epoch
     with pytest.raises(Killed):
         run(experiment, tmp_path / "resumed")

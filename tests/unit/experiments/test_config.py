@@ -19,9 +19,8 @@ from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import ConfigError, Experiment, read
 from gpflow_gvi.experiments.parts.part import Part, kinds
 from gpflow_gvi.experiments.parts.regulariser import PowerOfN, Regulariser
-from gpflow_gvi.experiments.run import settings_of
+from gpflow_gvi.experiments.run import key_of_fit, settings_of
 from gpflow_gvi.experiments.run_folder import name_of
-from gpflow_gvi.experiments.run_hooks import key_of_fit
 from gpflow_gvi.learning.settings import RECIPE
 
 FEW_LINES = """\

@@ -6,7 +6,7 @@ import gpflow
 import pytest
 
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.run_hooks import RunHooks, Timer
+from gpflow_gvi.experiments.run import RunHooks, Timer
 
 
 @pytest.mark.parametrize("share", [False, True])
