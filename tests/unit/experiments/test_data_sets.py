@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpflow_gvi.experiments import data_files
+from gpflow_gvi.experiments import data_sets
 from gpflow_gvi.experiments.curves import FUNCTIONS, make_curve
 from gpflow_gvi.experiments.data_sets import (
     UCI,
@@ -23,7 +23,7 @@ from tests.tolerances import assert_close, assert_estimates
 
 @pytest.fixture(autouse=True)
 def _no_folder(monkeypatch):
-    monkeypatch.delenv(data_files.VARIABLE, raising=False)
+    monkeypatch.delenv(data_sets.VARIABLE, raising=False)
 
 
 @pytest.mark.parametrize("gaps", [5, 10])
@@ -111,7 +111,7 @@ def test_splits_of_the_literature(folder):
 
 
 def test_folder_may_be_named_by_the_environment(folder, monkeypatch):
-    monkeypatch.setenv(data_files.VARIABLE, str(folder))
+    monkeypatch.setenv(data_sets.VARIABLE, str(folder))
     assert UCI(kind="yacht").load()["test"].X.shape == (5, 3)
 
 
