@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -26,6 +25,9 @@ class ConfigError(ValueError):
 
 MAX_VALUES = 1_000_000
 """The maximal number of values in a file, each alias counted as what it stands for."""
+
+MAX_PATH = 1000
+"""The maximal number of characters of a path in a message."""
 
 MAX_LINES = 20
 """The maximal number of lines of a message."""
@@ -129,13 +131,11 @@ class Document:
         """Return the content of a file, which must be a mapping with string keys."""
         try:
             text = Path(path).read_text("utf-8")
-        except FileNotFoundError as error:
-            raise ConfigError(f"{path} does not exist; give the path of a YAML file.") from error
         except (OSError, ValueError) as error:
-            shown, reason = str(path), getattr(error, "strerror", error)
-            if getattr(error, "errno", None) == errno.ENAMETOOLONG:
-                shown = f"{shown[:MAX_SHOWN]}..."
-            raise ConfigError(f"{shown} cannot be read as text in UTF-8 ({reason}).") from error
+            shown, reason = str(path)[:MAX_PATH], getattr(error, "strerror", error)
+            raise ConfigError(
+                f"{shown} cannot be read as text in UTF-8 ({reason}); give the path of a YAML file."
+            ) from error
         document = cls(text, str(path))
         if document.value is None:
             raise ConfigError(f"{path} is empty; it must at least say `data: ...`.")
@@ -164,15 +164,16 @@ class Document:
         for item in items:
             if _follows_from_another(item, items):
                 continue
-            location = _location(item)
-            line, path = self._place(location)
-            if item["type"] == "impossible":  # it may be a default
-                steps = _steps(item)
-                path = [*self._place(location[: -len(steps)])[1], *steps]
+            location: Location = item["loc"]
+            path = self._place(location)[1]
+            if item["type"] == "impossible":  # it may be a default, which stands nowhere
+                steps = item["ctx"]["path"]
+                location, path = (*location, *steps), [*path, *steps]
             elif item["type"] == "missing":
-                path = [*path, location[-1]]
+                path.append(location[-1])
             elif item["type"] == "invalid_key":
-                _, path = self._place(location[:-1])
+                path = self._place(location[:-1])[1]
+            line = self._place(location)[0]
             message = _complaint(kind, location, item)
             messages.setdefault((line, _written(path) or "it"), []).append(message)
         lines = [
@@ -206,18 +207,6 @@ def _follows_from_another(item: dict[str, Any], items: list[dict[str, Any]]) -> 
     return item["type"] == "too_short" and any(
         other["loc"][:N] == item["loc"] and len(other["loc"]) > N for other in items
     )
-
-
-def _location(item: dict[str, Any]) -> Location:
-    """Return the location of the value that an error of pydantic is about."""
-    location: Location = item["loc"]
-    return (*location, *_steps(item)) if item["type"] == "impossible" else location
-
-
-def _steps(item: dict[str, Any]) -> Location:
-    """Return the path that `impossible` was given, from the part that refused it."""
-    steps = item["ctx"]["path"].split(".")
-    return tuple(int(step) if step.isdigit() else step for step in steps)
 
 
 def _written(path: Iterable[int | str]) -> str:

@@ -20,9 +20,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
-import numpy as np
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -82,15 +80,11 @@ MAX_INTEGER = 2**31 - 1
 Count = Annotated[int, Field(strict=True, ge=1, le=MAX_INTEGER)]
 Whole = Annotated[int, Field(strict=True, ge=0, le=MAX_INTEGER)]
 
+MAX_NUMBER = 3.4e38
+"""Single precision has numbers up to it."""
 
-def _in_single_precision(value: float) -> float:
-    if value and not np.finfo(np.float32).tiny <= value <= np.finfo(np.float32).max:
-        raise ValueError("single precision has numbers from 1.2e-38 to 3.4e38; take one of these")
-    return value
-
-
-Positive = Annotated[float, Field(strict=True, gt=0.0), AfterValidator(_in_single_precision)]
-NonNegative = Annotated[float, Field(strict=True, ge=0.0), AfterValidator(_in_single_precision)]
+Positive = Annotated[float, Field(strict=True, gt=0.0, le=MAX_NUMBER)]
+NonNegative = Annotated[float, Field(strict=True, ge=0.0, le=MAX_NUMBER)]
 Fraction = Annotated[float, Field(strict=True, ge=0.0, lt=1.0)]
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -189,14 +183,14 @@ def _part(kind: str, noun: str, entry: Entry, base: type[Built]) -> type[Built]:
         described = re.findall(r"^:param (\w+): (.*?)(?=^:|\Z)", text, re.DOTALL | re.MULTILINE)
         descriptions = {name: " ".join(words.split()) for name, words in described}
         fields = {
-            each.name: (
+            name: (
                 each.annotation,
                 Field(
                     ... if each.default is each.empty else each.default,
-                    description=descriptions.get(each.name),
+                    description=descriptions.get(name),
                 ),
             )
-            for each in list(inspect.signature(entry).parameters.values())[1:]
+            for name, each in list(inspect.signature(entry).parameters.items())[1:]
         }
     part: type[Built] = create_model(
         f"{kind.title().replace('_', '').removesuffix(noun)}{noun}",
@@ -233,4 +227,6 @@ def impossible(path: str, value: Any, reason: str) -> PydanticCustomError:
     """Return the error of a value at a path, as "regulariser.mode", that others do not allow."""
     text = f"is {value!r}; {reason}"
     # In a template braces would be taken for fields.
-    return PydanticCustomError("impossible", "{text}", {"path": path, "text": text})
+    return PydanticCustomError(
+        "impossible", "{text}", {"path": tuple(path.split(".")), "text": text}
+    )

@@ -213,7 +213,7 @@ def test_files_that_hold_no_experiment_are_refused(write, text, message):
 def test_what_is_no_file_of_text_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         read(tmp_path)
-    with pytest.raises(ConfigError, match="does not exist"):
+    with pytest.raises(ConfigError, match="No such file"):
         read(tmp_path / "no.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
@@ -267,7 +267,6 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ("data: yacht\nloss: {kind: beta_loss, beta: 0.9}", "loss.beta"),
         ("data: yacht\nloss: {kind: gamma_loss, gamma: 0.5}", "loss.gamma"),
         ("data: yacht\ndivergence: {kind: projected_renyi, alpha: 1e100}", "divergence.alpha"),
-        ("data: yacht\ndivergence: {kind: regularised_kl, gamma: 1e-300}", "divergence.gamma"),
         ("data: yacht\ndivergence: {kind: projected_kl, weight: 1e300}", "divergence.weight"),
         (
             "data: yacht\nregulariser: {kernel: {kind: linear, variance: 1e99}}",

@@ -106,9 +106,9 @@ def test_base_may_be_a_file_beside_it(points, tmp_path):
             {"axes": {"seed": [1, 2]}, "variants": {"m": {"a": {}, "b": {"seed": 1}}}},
             "where m is a and where m is b all settings are the same",
         ),
-        ({"base": "x" * 5000}, r"sweep\.yaml: base: .{0,250}x{9}\.\.\. cannot be read .{0,80}$"),
+        ({"base": "x" * 5000}, r"sweep\.yaml: base: .{0,1000}x cannot be read .{0,100}$"),
         ({"axes": {"mean": ["x" * 5000]}}, "where mean is x{200}:1: .{0,300}$"),
-        ({"base": "no.yaml"}, r"sweep\.yaml: base: .*no\.yaml does not exist"),
+        ({"base": "no.yaml"}, r"sweep\.yaml: base: .*no\.yaml cannot be read .*No such file"),
         (
             {"axes": {f"a{i}": list(range(50)) for i in range(9)}},
             "describes 1953125000000000 runs.*20000",
