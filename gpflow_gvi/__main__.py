@@ -25,6 +25,9 @@ from .tables.command_line import Commands, add_learn, add_predict
 _REPORTED = (ArithmeticError, ImportError, OSError, RuntimeError, TypeError, ValueError)
 """The errors that are said in a line."""
 
+Handler = Callable[[argparse.Namespace], int]
+"""Executes a command, and returns its exit status."""
+
 _DATA_DIR = "data sets; by default what GPFLOW_GVI_DATA says"
 
 
@@ -38,8 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     of_tables, of_experiments = (add_learn, add_predict), (_add_run, _add_sweep, _add_report)
     for add in (_add_demo, *of_tables, *of_experiments, _add_benchmark):
         add(commands)
-    schema = commands.add_parser("schema", help="print the JSON Schema of an experiment's file")
-    schema.set_defaults(handler=_schema)
+    _command(commands, "schema", _schema, help="print the JSON Schema of an experiment's file")
     options = parser.parse_args(arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -49,21 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     """Run the command; an error is said in a line, without a traceback."""
+    status = 2
     try:
-        status: int = options.handler(options)
+        status = options.handler(options)
     except KeyboardInterrupt:
         print("Interrupted; what is finished is kept.", file=sys.stderr)
-        return 128 + signal.SIGINT
+        status = 128 + signal.SIGINT
     except ModuleNotFoundError as error:
-        print(
-            f"{error.name} is not installed, which {options.command} needs: "
-            "pip install 'gpflow-gvi[experiments]'",
-            file=sys.stderr,
-        )
-        return 2
+        remedy = f"which {options.command} needs: pip install 'gpflow-gvi[experiments]'"
+        print(f"{error.name} is not installed, {remedy}", file=sys.stderr)
     except _REPORTED as error:
         print(f"{options.command}: {error}", file=sys.stderr)
-        return 2
     return status
 
 
@@ -79,17 +77,21 @@ def _in_lines() -> Callable[..., None]:
     return say
 
 
+def _command(commands: Commands, name: str, handler: Handler, **options: Any) -> Any:
+    """Add a command, and return the function that adds its arguments."""
+    parser = commands.add_parser(name, **options)
+    parser.set_defaults(handler=handler)
+    return parser.add_argument
+
+
 def _add_demo(commands: Commands) -> None:
-    demo = commands.add_parser("demo", help="four tasks beside rivals: a table and a picture")
-    add = demo.add_argument
+    add = _command(commands, "demo", _demo, help="four tasks beside rivals: a table and a picture")
     add("--output", type=Path, default=Path("demo.png"), help="where the picture goes")
     add("--seed", type=int, default=0, help="seed of the data and of the fits")
-    demo.set_defaults(handler=_demo)
 
 
 def _add_run(commands: Commands) -> None:
-    run = commands.add_parser("run", help="run the experiment that a YAML file describes")
-    add = run.add_argument
+    add = _command(commands, "run", _run, help="run the experiment that a YAML file describes")
     add("config", type=Path, help="the file")
     add("--folder", type=Path, default=Path("runs"), help="where the runs go")
     add("--force", action="store_true", help="run again what is finished")
@@ -97,7 +99,6 @@ def _add_run(commands: Commands) -> None:
     add("--data-dir", type=Path, help=_DATA_DIR)
     add("--no-figures", action="store_true", help="draw nothing")
     add("--tensorboard", action="store_true", help="write events for TensorBoard")
-    run.set_defaults(handler=_run)
 
 
 def _add_sweep(commands: Commands) -> None:
@@ -129,29 +130,19 @@ def _add_sweep(commands: Commands) -> None:
 
 
 def _add_report(commands: Commands) -> None:
-    report = commands.add_parser("report", help="write a page on the runs in a folder")
-    add = report.add_argument
+    add = _command(commands, "report", _report, help="write a page on the runs in a folder")
     add("folder", type=Path, help="that of a sweep, or of runs")
     add("--output", type=Path, help="the page; by default FOLDER/report.html")
     add("--score", default="nll", help="the metric that ranks")
-    add(
-        "--over",
-        nargs="+",
-        metavar="AXIS",
-        help="axes of repetitions; by default split.index seed data.seed",
-    )
-    report.set_defaults(handler=_report)
+    of_repetitions = "axes of repetitions; by default split.index seed data.seed"
+    add("--over", nargs="+", metavar="AXIS", help=of_repetitions)
 
 
 def _add_benchmark(commands: Commands) -> None:
-    benchmark = commands.add_parser(
-        "benchmark",
-        help="measure beside other libraries",
-        add_help=False,
-        prefix_chars="+",  # so that options, --help too, are passed on
-    )
-    benchmark.add_argument("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
-    benchmark.set_defaults(handler=_benchmark)
+    passed_on = {"add_help": False, "prefix_chars": "+"}  # with options, --help too
+    text = "measure beside other libraries"
+    add = _command(commands, "benchmark", _benchmark, help=text, **passed_on)
+    add("arguments", nargs=argparse.REMAINDER, help="of python -m benchmarks")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -266,12 +257,10 @@ def _report(options: argparse.Namespace) -> int:
 
 def _benchmark(options: argparse.Namespace) -> int:
     if not Path("benchmarks", "__main__.py").exists():
-        print(
+        raise FileNotFoundError(
             f"{Path.cwd()} has no folder benchmarks, which is not installed with the package. Run "
-            "this in a copy of the repository.",
-            file=sys.stderr,
+            "this in a copy of the repository."
         )
-        return 2
     threads = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(threads, "1")}
     command = [sys.executable, "-m", "benchmarks", *options.arguments]
