@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import logging
 import math
 import platform
 import shutil
@@ -37,13 +38,19 @@ from ..learning import (
     VariationalSettings,
 )
 from ..likelihoods import are_labels
+from ..plots import CurveDisplay, HistoryDisplay
+from ..plots.display import GREEN, ORANGE, VERMILLION, legend_above
 from ..regulariser.fit import Regulariser
-from . import figures
 from .config import Experiment
 from .data_sets import Rows, RowsByRole, load
 from .parts.models import Fitted, PeerRun
 from .parts.training import Conformal
 from .run_folder import COMPLETE, RunFolder, digest, held, name_of, write_json
+
+logger = logging.getLogger("gpflow_gvi")
+
+COLOURS = {"validation": GREEN, "calibration": ORANGE, "test": VERMILLION}
+"""The colours of the rows that the model was not fitted to; the others are black."""
 
 SETTINGS_OF_FIT = {
     *("data", "split", "standardise", "likelihood", "regulariser"),
@@ -99,7 +106,7 @@ def run(
             history.index += 1  # the first epoch is number one
             history.to_csv(work / "history.csv", index_label="epoch", na_rep="nan")
             if pictures:
-                figures.draw(fitted, rows, work)
+                _draw(fitted, rows, work)
         else:
             standard = {name: split.standard(each) for name, each in rows.items() if name != "test"}
             moments = experiment.model.build(PeerRun(standard, experiment.seed))
@@ -288,6 +295,31 @@ def _kept(folder: Path, fit: Callable[[], Any]) -> Any:
             return gvi.load(folder)
         gvi.save(fitted := fit(), folder)
         return fitted
+
+
+def _draw(learned: Learned, rows_by_role: RowsByRole, folder: Path) -> None:
+    """Write `losses.png`, and where inputs and outputs are numbers `prediction.png`."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        logger.info("No figures: matplotlib is not installed.")
+        return
+    if learned.history:
+        figure = Figure(figsize=(4.0 * len(learned.history), 3.0), layout="constrained")
+        HistoryDisplay.from_estimator(learned, ax=figure.subplots(1, len(learned.history)))
+        figure.savefig(folder / "losses.png", dpi=100)
+    X, Y = rows_by_role["train"]
+    of_classes = are_labels(learned.likelihood)
+    if X.shape[1] == Y.shape[1] == 1 and not of_classes:
+        figure = Figure(figsize=(7.0, 3.6), layout="constrained")
+        axes = figure.subplots()
+        every = np.concatenate([rows.X for rows in rows_by_role.values()])
+        CurveDisplay.from_estimator(learned, every, margin=0.05, ax=axes)
+        for name, rows in rows_by_role.items():
+            colour = COLOURS.get(name, "black")
+            axes.plot(rows.X[:, 0], rows.Y[:, 0], ".", ms=3, color=colour, label=name)
+        legend_above(axes, ncols=4, markerscale=2.0)
+        figure.savefig(folder / "prediction.png", dpi=140)
 
 
 def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> dict[str, Any]:

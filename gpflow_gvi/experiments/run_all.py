@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from .clients import local_client, require_positive
-from .results import Record, Results, done, failed
-from .run_folder import RunFolder, held
+from .run_folder import Record, Results, RunFolder, done, failed, held
 from .sweep import PlannedRun
 
 logger = logging.getLogger("gpflow_gvi")

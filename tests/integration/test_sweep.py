@@ -18,9 +18,9 @@ import yaml
 from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments.clients import local_client
 from gpflow_gvi.experiments.config import Experiment
-from gpflow_gvi.experiments.results import Results
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.experiments.run_all import execute, run_all
+from gpflow_gvi.experiments.run_folder import Results
 from gpflow_gvi.experiments.sweep import read_sweep
 from tests.tolerances import ITERATIVE, assert_close
 

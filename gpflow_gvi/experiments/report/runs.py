@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..results import Record, Results, done
-from ..run_folder import COMPLETE
+from ..run_folder import COMPLETE, Record, Results, done
 
 NONE = "—"
 """The level of an axis that a run does not have."""

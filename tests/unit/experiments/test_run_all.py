@@ -21,9 +21,8 @@ from gpflow_gvi.__main__ import main
 from gpflow_gvi.experiments import clients
 from gpflow_gvi.experiments.clients import job_queue_client, local_client
 from gpflow_gvi.experiments.reading import ConfigError
-from gpflow_gvi.experiments.results import Results
 from gpflow_gvi.experiments.run_all import Limits, _records, run_all
-from gpflow_gvi.experiments.run_folder import FolderInUseError, held
+from gpflow_gvi.experiments.run_folder import FolderInUseError, Results, held
 from gpflow_gvi.experiments.sweep import read_sweep
 
 

@@ -4,7 +4,7 @@ import multiprocessing
 
 import pytest
 
-from gpflow_gvi.experiments.run_folder import COMPLETE, FolderInUseError, RunFolder, held
+from gpflow_gvi.experiments.run_folder import COMPLETE, FolderInUseError, Results, RunFolder, held
 
 
 def finish(folder, text, *, anew=False):
@@ -103,3 +103,14 @@ def test_the_message_names_the_file_of_the_lock(tmp_path):
         pass
     named = str(raised.value).partition(" is held")[0]
     assert named == str(lock)
+
+
+@pytest.mark.parametrize("torn", ["", "{", '{"name": "torn'])
+def test_a_result_is_added_after_a_line_that_was_torn(torn, tmp_path):
+    results = Results(tmp_path)
+    results.path.write_text(torn, encoding="utf-8")
+    record = {"name": "whole", "status": "done"}
+    results.add(record)
+    found, wrong = results.read()
+    assert found == {"whole": record}
+    assert len(wrong) == (1 if torn else 0)
