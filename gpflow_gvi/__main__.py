@@ -118,14 +118,8 @@ def _add_sweep(commands: Commands) -> None:
     where.add_argument("--cluster", choices=("sge", "slurm"), help="submit workers as its jobs")
     where.add_argument("--scheduler", help="of a Dask cluster, as tcp://host:8786")
     add("--jobs", type=int, default=1, help="number of jobs for --cluster")
-    add(
-        "--job",
-        type=_assignment,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="argument of dask-jobqueue for --cluster, as queue=all.q, walltime=12:00:00",
-    )
+    of_job = "argument of dask-jobqueue for --cluster, as queue=all.q, walltime=12:00:00"
+    add("--job", type=_assignment, action="append", default=[], metavar="NAME=VALUE", help=of_job)
     sweep.set_defaults(handler=_sweep)
 
 

@@ -83,7 +83,6 @@ class Experiment(Part):
             self._conflicts_of_the_regulariser,
             self._conflicts_with_the_data,
             self._conflicts_of_the_training,
-            self._conflicts_of_the_loss,
         )
         for path, value, reason in itertools.chain(*(found() for found in conflicts)):
             raise impossible(path, value, reason)
@@ -127,11 +126,8 @@ class Experiment(Part):
     def _conflicts_of_the_regulariser(self) -> Conflicts:
         P, likelihood = self.regulariser, self.likelihood.kind
         if P.noise is not None and likelihood != "gaussian":
-            yield (
-                "regulariser.noise",
-                P.noise,
-                f"likelihood is {likelihood}, which has none; leave it out.",
-            )
+            reason = f"likelihood is {likelihood}, which has none; leave it out."
+            yield "regulariser.noise", P.noise, reason
         if P.starts > 1 and P.kernel.kind == "recipe":
             reason = "the recipe has starts of its own. Give another kernel, or leave it out."
             yield "regulariser.starts", P.starts, reason
@@ -167,17 +163,6 @@ class Experiment(Part):
         if data.of_classes and likelihood == "bernoulli":
             yield "likelihood", likelihood, "there are ten classes; take multi_class."
 
-    def _conflicts_of_the_loss(self) -> Conflicts:
-        for name in ("beta", "gamma"):
-            power = getattr(self.loss, name, 1.0)
-            if power < 1.0 and self.likelihood.kind == "gaussian":
-                yield (
-                    f"loss.{name}",
-                    power,
-                    "with Gaussian noise it is infinite where the variance of Q is "
-                    f"{1.0 / (1.0 - power):.3g} times that of the noise. Take at least 1.",
-                )
-
     def _conflicts_of_the_training(self) -> Conflicts:
         held_out = {
             "training.early_stopping": getattr(self.training, "early_stopping", Omitted()).kind,
@@ -186,6 +171,12 @@ class Experiment(Part):
         for path, kind in held_out.items():
             if self.split.validation == 0.0 and self.train_q and kind == "held_out":
                 yield path, "held_out", "split.validation is 0; raise it, or take none here."
+        for name in ("beta", "gamma"):
+            power = getattr(self.loss, name, 1.0)
+            if power < 1.0 and self.likelihood.kind == "gaussian":
+                ratio = f"{1.0 / (1.0 - power):.3g} times that of the noise. Take at least 1."
+                reason = f"with Gaussian noise it is infinite where the variance of Q is {ratio}"
+                yield f"loss.{name}", power, reason
         if self.training.kind == "lbfgs":
             if "optimiser" in self.model_fields_set:
                 reason = "it is for training: batches, but training is lbfgs. Leave it out."

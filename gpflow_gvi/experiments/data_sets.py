@@ -96,13 +96,17 @@ class DataSet(Part, abc.ABC):
             return ""
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
-    @abc.abstractmethod
     def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
         """Return the rows: all of them as "train" where the data have no split of their own.
 
         :param data_dir: the folder with data sets; by default what `GPFLOW_GVI_DATA` says.
         :param index: which split.
         """
+        return {name: Rows(*rows) for name, rows in self._parts(data_dir, index).items()}
+
+    @abc.abstractmethod
+    def _parts(self, data_dir: Path | None, index: int) -> dict[str, tuple[Array, Array]]:
+        """Return inputs and observations by what they are for."""
 
 
 class Curve(DataSet):
@@ -114,10 +118,8 @@ class Curve(DataSet):
     gaps: Literal[5, 10] = 5
     seed: Whole = 0
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Return the rows."""
-        made = make_curve(self.number, gaps=self.gaps, seed=self.seed)
-        return {name: Rows(*rows) for name, rows in made.items()}
+    def _parts(self, data_dir: Path | None, index: int) -> dict[str, tuple[Array, Array]]:
+        return make_curve(self.number, gaps=self.gaps, seed=self.seed)
 
 
 class ThesisCurve(DataSet):
@@ -128,10 +130,8 @@ class ThesisCurve(DataSet):
     number: CurveNumber
     gaps: Literal[5, 10] = 5
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Return the rows."""
-        found = thesis_curve(self.number, gaps=self.gaps)
-        return {name: Rows(*rows) for name, rows in found.items()}
+    def _parts(self, data_dir: Path | None, index: int) -> dict[str, tuple[Array, Array]]:
+        return thesis_curve(self.number, gaps=self.gaps)
 
     @model_validator(mode="after")
     def _was_drawn(self) -> ThesisCurve:
@@ -149,14 +149,13 @@ class UCI(DataSet):
 
     kind: Literal["concrete", "energy", "naval", "protein", "yacht"]
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Return the rows."""
+    def _parts(self, data_dir: Path | None, index: int) -> dict[str, tuple[Array, Array]]:
         arrays = _arrays(self, data_dir)
         count = len(arrays["train_idx"])
         if index >= count:
             raise ValueError(f"split.index is {index}; {self.kind} has the splits 0 to {count - 1}")
-        all_rows = Rows(arrays["x"], arrays["y"])
-        return {name: _take(all_rows, arrays[f"{name}_idx"][index]) for name in ("train", "test")}
+        rows = {name: arrays[f"{name}_idx"][index] for name in ("train", "test")}
+        return {name: (arrays["x"][of], arrays["y"][of]) for name, of in rows.items()}
 
 
 class Images(DataSet):
@@ -173,14 +172,13 @@ class Images(DataSet):
     num_train: Count | None = None
     """The number of images to train with, the first ones; null for all of them."""
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Return the rows."""
+    def _parts(self, data_dir: Path | None, index: int) -> dict[str, tuple[Array, Array]]:
         arrays = _arrays(self, data_dir)
-        rows = {}
+        found = {}
         for name, count in (("train", self.num_train), ("test", None)):
             X, Y = arrays[f"x_{name}"][:count], arrays[f"y_{name}"][:count]
-            rows[name] = Rows(X.reshape(len(X), -1) / 255.0, Y[:, None].astype(float))
-        return rows
+            found[name] = X.reshape(len(X), -1) / 255.0, Y[:, None].astype(float)
+        return found
 
 
 class Small(DataSet):
@@ -191,10 +189,9 @@ class Small(DataSet):
     defaults: ClassVar[dict[str, Any]] = {"split": "random"}
     kind: Literal["banana", "co2", "snelson1d"]
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Return the rows."""
+    def _parts(self, data_dir: Path | None, index: int) -> dict[str, tuple[Array, Array]]:
         arrays = _arrays(self, data_dir)
-        return {"train": Rows(arrays["x"], arrays["y"])}
+        return {"train": (arrays["x"], arrays["y"])}
 
 
 class Table(DataSet):
@@ -233,8 +230,7 @@ class Table(DataSet):
         """Return its path."""
         return Path(self.path)
 
-    def load(self, data_dir: Path | None = None, index: int = 0) -> RowsByRole:
-        """Return the rows."""
+    def _parts(self, data_dir: Path | None, index: int) -> dict[str, tuple[Array, Array]]:
         path, names = Path(self.path), (*self.inputs, *self.outputs)
         if not path.is_file():
             raise FileNotFoundError(f"data.path is {path}; there is no such file.")
@@ -246,8 +242,11 @@ class Table(DataSet):
         rows = {name: len(column) for name, column in columns.items()}
         if len(set(rows.values())) > 1:
             raise ValueError(f"{path} has columns of several lengths, {rows}; all must have one.")
-        parts = ([columns[name] for name in part] for part in (self.inputs, self.outputs))
-        return {"train": Rows(*map(np.column_stack, parts))}
+        X, Y = (
+            np.column_stack([columns[name] for name in part])
+            for part in (self.inputs, self.outputs)
+        )
+        return {"train": (X, Y)}
 
 
 Data = Annotated[Curve | ThesisCurve | UCI | Images | Small | Table, ByKind()]
@@ -286,19 +285,16 @@ def load(data: Data, split: Split, *, seed: int, data_dir: Path | None = None) -
     rows = data.load(data_dir, getattr(split, "index", 0))
     if not isinstance(split, RandomSplit):
         return rows
-    every = Rows(*(np.concatenate(parts) for parts in zip(*rows.values(), strict=True)))
+    X, Y = (np.concatenate(parts) for parts in zip(*rows.values(), strict=True))
     if not split.test:
-        return {"train": every}
-    N = len(every.X)
+        return {"train": Rows(X, Y)}
+    N = len(X)
     count = max(1, round(split.test * N))
     if count >= N:
         raise ValueError(f"{N} rows are too few to set aside {count} of them for testing.")
     order = np.random.default_rng(seed).permutation(N)
-    return {"train": _take(every, order[count:]), "test": _take(every, order[:count])}
-
-
-def _take(rows: Rows, indices: Array) -> Rows:
-    return Rows(rows.X[indices], rows.Y[indices])
+    parts = {"train": order[count:], "test": order[:count]}
+    return {name: Rows(X[of], Y[of]) for name, of in parts.items()}
 
 
 def _arrays(data: DataSet, data_dir: Path | None) -> Arrays:

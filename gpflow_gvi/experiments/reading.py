@@ -160,7 +160,7 @@ class Document:
 
     def _text(self, kind: type[Part], error: ValidationError) -> str:
         messages: dict[tuple[int, str], list[str]] = {}
-        items = [dict(item) for item in error.errors()]
+        items: list[dict[str, Any]] = [dict(item) for item in error.errors()]
         for item in items:
             if _follows_from_another(item, items):
                 continue
