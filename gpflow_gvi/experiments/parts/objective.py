@@ -20,8 +20,7 @@ from ...learning import (
     inducing_mean,
     variational,
 )
-from .kernels import BaseKernel
-from .layer_kinds import DEFAULT, Layers, network
+from .kernels import DEFAULT, BaseKernel, Layers, network
 from .part import (
     Built,
     Constructor,

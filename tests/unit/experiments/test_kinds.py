@@ -19,7 +19,6 @@ from gpflow_gvi.covariances import gram
 from gpflow_gvi.divergences import wasserstein
 from gpflow_gvi.experiments.parts import (
     kernels,
-    layer_kinds,
     objective,
     regulariser,
     training,
@@ -196,12 +195,12 @@ def test_recipe_is_that_of_learn(site):
 
 
 def test_images_are_flattened_before_the_layers_of_a_network():
-    layers = part(layer_kinds.Layers, ["dropout", {"kind": "dense", "units": 5}])
-    model = layer_kinds.network(layers, (8, 8, 1), readout=2, zeros=True)
+    layers = part(kernels.Layers, ["dropout", {"kind": "dense", "units": 5}])
+    model = kernels.network(layers, (8, 8, 1), readout=2, zeros=True)
     kinds = [type(layer).__name__ for layer in model.layers]
     assert kinds == ["Flatten", "Dropout", "Dense", "Dense"]
     np.testing.assert_array_equal(model(np.ones([3, 8, 8, 1])), np.zeros([3, 2]))
-    features = layer_kinds.network(layers, (4, 4, 1))
+    features = kernels.network(layers, (4, 4, 1))
     assert features.output_shape == (None, 5)
 
 
@@ -369,8 +368,8 @@ def test_bounds_of_the_schema_are_those_of_the_class(each):
 
 @pytest.mark.parametrize("kind", ["dense", "dropout"])
 def test_each_key_of_a_layer_is_a_parameter_of_it(kind):
-    layer = layer_kinds.network(part(layer_kinds.Layers, [kind]), (8,)).layers[0]
-    each = part(layer_kinds.Layer, kind)
+    layer = kernels.network(part(kernels.Layers, [kind]), (8,)).layers[0]
+    each = part(kernels.Layer, kind)
     for name in each.keys:
         value = getattr(layer, name)
         assert getattr(value, "__name__", value) == getattr(each, name)
