@@ -12,6 +12,7 @@ from pydantic import model_validator
 
 from ..learning import RegulariserSettings, Settings
 from .data_sets import UCI, Data, DataSet, GivenSplit, Split
+from .parts.layer_kinds import require_images
 from .parts.models import Model
 from .parts.objective import Covariance, Divergence, Likelihood, Loss, Mean
 from .parts.part import Flag, Omitted, Part, Whole, impossible, kinds
@@ -86,6 +87,9 @@ class Experiment(Part):
         )
         for path, value, reason in itertools.chain(*(found() for found in conflicts)):
             raise impossible(path, value, reason)
+        if self.data.input_shape is None:
+            for name in ("model", "regulariser", "mean", "covariance"):
+                require_images(getattr(self, name), name)
         return self
 
     def build_regulariser(self) -> RegulariserSettings:

@@ -30,9 +30,6 @@ CANDIDATES = 12
 MANY_CANDIDATES = 1_024
 """The number of rows above which they are many, as all covariances among them are computed."""
 
-TOLERANCE = 1e-6
-"""The part of tr K that pivots may leave."""
-
 SAMPLED = 300
 """The maximal number of rows, and of other rows, between which the rest is evaluated."""
 
@@ -217,14 +214,17 @@ class LowRank(CovarianceDistance):
     jitter, where the rank of both kernels is not larger than m, as with m linear features.
     A notice reports more than a tenth of the variance outside.
 
-    :param rank: m, of pivots; fewer where fewer leave no more than 1e-6 of tr K. If not given, the
+    :param rank: m, of pivots; fewer where fewer leave no more than `tolerance`. If not given, the
         inducing points where they serve, and elsewhere 64 pivots, or as many as k has features.
+    :param tolerance: the part of tr K that pivots may leave.
     """
 
-    def __init__(self, rank: int | None = None) -> None:
+    def __init__(self, rank: int | None = None, *, tolerance: float = 1e-6) -> None:
         if rank is not None:
             checks.count("rank", rank)
+        checks.fraction("tolerance", tolerance)
         self.rank = rank
+        self.tolerance = tolerance
 
     def __call__(self, q: GaussianVector, p: GaussianVector) -> tf.Tensor:
         """Return tr K + tr R - 2 F: [J]."""
@@ -286,7 +286,7 @@ class LowRank(CovarianceDistance):
         rank = max(PIVOTS, _num_features(p)) if self.rank is None else self.rank
         count = max(2 * rank, min(CANDIDATES * rank, MANY_CANDIDATES))
         among = tf.gather(p.X, spread_rows(tf.shape(p.X)[0], count))
-        rows, chosen = pivots.greedy_pivots(p.process.kernel, among, rank, TOLERANCE)
+        rows, chosen = pivots.greedy_pivots(p.process.kernel, among, rank, self.tolerance)
         return tf.gather(among, rows), chosen
 
 

@@ -1,10 +1,9 @@
-"""Kernels, of GPflow, of this package and the recipe of `learn`, and the layers of networks."""
+"""Kernels: those of GPflow, those of this package, and the recipe of `learn`."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -12,62 +11,13 @@ from pydantic import AfterValidator, Field
 import gpflow_gvi as gvi
 
 from ...learning import TrainingData
-from .part import Constructor, Count, Entry, Flag, Fraction, Positive, gpflow, keras, one_of
+from .layer_kinds import DEFAULT, Layers, network
+from .part import Constructor, Count, Entry, Flag, Positive, gpflow, one_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpflow.kernels import Kernel as GPflowKernel
-
-
-Activation = Literal["relu", "tanh", "sigmoid", "elu", "gelu", "silu", "softplus", "linear"]
-
-
-def dense(seed: int, units: Count = 50, activation: Activation = "relu") -> Any:
-    """A layer of Keras, with Glorot's initial weights."""
-    weights = keras.initializers.GlorotUniform(seed=seed)
-    return keras.layers.Dense(units, activation, kernel_initializer=weights, dtype=_dtype())
-
-
-def dropout(seed: int, rate: Fraction = 0.1) -> Any:
-    """A layer of Keras."""
-    return keras.layers.Dropout(rate, seed=seed, dtype=_dtype())
-
-
-LAYERS: dict[str, Entry] = {"dense": dense, "dropout": dropout}
-Layer = Annotated[Any, one_of("Layer", LAYERS)]
-Layers = tuple[Layer, ...]
-
-DEFAULT: Layers = ("dense", "dense")
-"""The hidden layers of `recipe.network`."""
-
-
-def network(
-    layers: Sequence[Layer],
-    input_shape: tuple[int, ...],
-    *,
-    readout: int | None = None,
-    zeros: bool = False,
-    seed: int = 0,
-) -> Any:
-    """Return a Keras model of the layers, in GPflow's default float.
-
-    :param input_shape: that of one input; images are flattened.
-    :param readout: the units of a linear layer to end with, if any.
-    :param seed: the seed of the weights; each layer has another one.
-    """
-    model = keras.Sequential([keras.Input(input_shape, dtype=_dtype())])
-    if len(input_shape) > 1:
-        model.add(keras.layers.Flatten(dtype=_dtype()))
-    for number, layer in enumerate(layers):
-        model.add(layer.build(seed + number))
-    if readout:
-        glorot = keras.initializers.GlorotUniform(seed=seed + len(layers))
-        weights = keras.initializers.Zeros() if zeros else glorot
-        model.add(keras.layers.Dense(readout, kernel_initializer=weights, dtype=_dtype()))
-    return model
-
-
-def _dtype() -> str:
-    return np.dtype(gpflow.config.default_float()).name
 
 
 def _stationary(name: str) -> Callable[..., GPflowKernel]:
@@ -96,13 +46,15 @@ def _have_a_limit(layers: Layers) -> Layers:
         activation = getattr(layer, "activation", "linear")
         if activation not in known:
             raise ValueError(f"{activation} has no known limit; take one of {', '.join(known)}")
+        if layer.kind == "max_pooling_2d":
+            raise ValueError("max_pooling_2d has no known limit; take average_pooling_2d")
     return layers
 
 
 def nngp(
     site: TrainingData, layers: Annotated[Layers, AfterValidator(_have_a_limit)] = DEFAULT
 ) -> gvi.kernels.NNGP:
-    """A network of infinite width, with a linear readout; units do not matter.
+    """A network of infinite width, with a linear readout; units and filters do not matter.
 
     Variances of weights start at 2 before a ReLU and at 1 elsewhere, those of biases at 0.1. `tanh`
     becomes the error function.

@@ -14,7 +14,7 @@ import numpy as np
 
 import gpflow_gvi as gvi
 
-from .kernels import DEFAULT, Layers, network
+from .layer_kinds import DEFAULT, Layers, network
 from .part import Count, Positive, gpflow, keras, one_of, tf
 
 if TYPE_CHECKING:

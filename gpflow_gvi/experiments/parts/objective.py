@@ -20,7 +20,8 @@ from ...learning import (
     inducing_mean,
     variational,
 )
-from .kernels import DEFAULT, BaseKernel, Layers, network
+from .kernels import BaseKernel
+from .layer_kinds import DEFAULT, Layers, network
 from .part import (
     Built,
     Constructor,

@@ -227,6 +227,5 @@ def impossible(path: str, value: Any, reason: str) -> PydanticCustomError:
     """Return the error of a value at a path, as "regulariser.mode", that others do not allow."""
     text = f"is {value!r}; {reason}"
     # In a template braces would be taken for fields.
-    return PydanticCustomError(
-        "impossible", "{text}", {"path": tuple(path.split(".")), "text": text}
-    )
+    steps = tuple(int(step) if step.isdigit() else step for step in path.split("."))
+    return PydanticCustomError("impossible", "{text}", {"path": steps, "text": text})

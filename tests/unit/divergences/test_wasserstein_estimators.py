@@ -352,6 +352,7 @@ def test_gradients_are_finite_at_repeated_points(rng, name):
     ("make", "message"),
     [
         (lambda: LowRank(0), "rank is 0"),
+        (lambda: LowRank(tolerance=1.0), "tolerance is 1"),
         (lambda: Landmark(2.5), "num_landmarks is 2.5"),
     ],
 )

@@ -250,9 +250,18 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ("data: mnist\nlikelihood: bernoulli\n", "likelihood"),
         ("data: yacht\nlikelihood: softmax\n", "likelihood"),
         ("data: yacht\nregulariser: {evidence: inducing, select: kmeans}\n", "regulariser.select"),
+        ("data: yacht\nmean: {kind: network, layers: [conv2d]}\n", "mean.layers[0]"),
+        (
+            "data: yacht\nregulariser: {kernel: {kind: nngp, layers: [conv2d]}}",
+            "regulariser.kernel.layers[0]",
+        ),
         (
             "data: yacht\n"
             "regulariser: {kernel: {kind: nngp, layers: [{kind: dense, activation: elu}]}}",
+            "regulariser.kernel.layers",
+        ),
+        (
+            "data: mnist\nregulariser: {kernel: {kind: nngp, layers: [max_pooling_2d]}}",
             "regulariser.kernel.layers",
         ),
         ("data: mnist\nregulariser: {noise: constant}", "regulariser.noise"),
