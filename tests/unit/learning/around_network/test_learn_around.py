@@ -477,7 +477,7 @@ DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
         ({"network": network(activation="sigmoid")}, "it is not clear whether"),
         ({"network": NAN}, "network returns NaN"),
         ({"network": []}, "network is an empty list"),
-        ({"network": [network(), network(J=2)]}, "first returns 3 columns.*network 2 2 columns"),
+        ({"network": [network(), network(J=2)]}, "returns 3 columns.*, 2 columns.*the same"),
         ({"network": [network(), network(tf_keras)]}, "of tf_keras; it must be of Keras 3"),
         ({"network": [network(), network(shape=(7, 7, 1))]}, r"takes rows of shape \(7, 7, 1\)"),
         ({"network": DEAD}, "features are the same for all rows"),
