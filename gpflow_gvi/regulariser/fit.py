@@ -142,8 +142,7 @@ def fit_regulariser(
         for number in range(max_rounds):
             progress.now(f"P: {kernel_name(kernel)}, fitted to {len(X)} rows, round {number + 1}")
             points, indices = select(np.asarray(X), num_inducing, kernel=prior.kernel, seed=seed)
-            if indices is None:
-                _require_no_outputs(evidence, select)
+            _require_outputs(indices, evidence, select)
             chosen = set() if indices is None else set(indices.tolist())
             if chosen in seen:  # before the last round: a cycle, which would go on for ever
                 converged = chosen == seen[-1]
@@ -176,8 +175,8 @@ def _values(part: Module) -> dict[str, np.ndarray[Any, Any]]:
     return {path: np.array(value) for path, value in read_values(part).items()}
 
 
-def _require_no_outputs(evidence: Evidence, select: Select) -> None:
-    if evidence.needs_inducing_outputs:
+def _require_outputs(indices: Any, evidence: Evidence, select: Select) -> None:
+    if indices is None and evidence.needs_inducing_outputs:
         raise ValueError(
             f"select is {short_repr(select)}, whose points are not rows of the data, so there are "
             f"no observations at them for {type(evidence).__name__}. Take greedy_variance or "
