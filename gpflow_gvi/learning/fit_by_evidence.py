@@ -18,7 +18,7 @@ from ..kernels.numpy_kernels import value_of
 from ..regulariser.conditioning import conditioned
 from ..regulariser.evidence import InducingEvidence, titsias_gap
 from ..regulariser.evidence_fit import EvidenceFit, Rows
-from ..regulariser.exact_evidence import exact_predictions, sparse_predictions
+from ..regulariser.exact_evidence import exact_predictions
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
 from .candidates import MIN_NOISE, Candidate, Fits, Fitted, prior, scaled
@@ -240,9 +240,6 @@ class EvidenceFits(Fits):
         if found is not None:
             return found
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
-        found = sparse_predictions(kernel, Z, X, noise, residual, new)
-        if found is not None:
-            return found
         posterior = conditioned(GaussianProcess(self.mean, kernel), Z, [(X, residual, noise)])
         return tuple(part.numpy() for part in posterior.predict(new))
 

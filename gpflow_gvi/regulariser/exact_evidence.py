@@ -12,7 +12,6 @@ from gpflow.base import AnyNDArray, MeanAndVariance
 from gpflow.kernels import Kernel
 from scipy.linalg import blas, lapack
 
-from .._core import linalg
 from ..kernels.numpy_kernels import NumpyKernel, has_numpy_kernel, numpy_kernel
 
 
@@ -98,47 +97,6 @@ def exact_predictions(
         mean[:, outputs] = A.T @ r
         left = at_new - np.sum(np.square(A), axis=0)
         variance[:, outputs] = np.maximum(left, 0.0)[:, None]
-    return mean, variance
-
-
-def sparse_predictions(
-    kernel: Kernel,
-    Z: AnyNDArray,
-    X: AnyNDArray,
-    noise: AnyNDArray,
-    residual: AnyNDArray,
-    new: AnyNDArray,
-) -> MeanAndVariance | None:
-    """Return mean and variance of the residual's function at new rows, through inducing points.
-
-    They are those of `conditioned` (Titsias 2009, eqs. 6 and 10), with its jitter. None and the
-    arguments are as in `exact_predictions`.
-
-    :param Z: inducing points, [M, D].
-    """
-    if not has_numpy_kernel(kernel, X.shape[1:]):
-        return None
-    K = numpy_kernel(kernel, Z).covariance()
-    _diagonal(K)[:] += float(linalg.least_jitter(K))
-    mean, variance = np.empty((2, len(new), residual.shape[1]))
-    try:
-        L = scipy.linalg.cholesky(K, lower=True, overwrite_a=True)
-        A, at_new = (
-            scipy.linalg.solve_triangular(L, numpy_kernel(kernel, Z, rows).covariance(), lower=True)
-            for rows in (X, new)
-        )
-        left = numpy_kernel(kernel, new).variance() - np.sum(np.square(at_new), axis=0)
-        for outputs in _of_equal_noise(noise):
-            scaled = A / noise[:, outputs[0]]
-            B = scaled @ A.T
-            _diagonal(B)[:] += 1.0
-            C = scipy.linalg.cholesky(B, lower=True, overwrite_a=True)
-            W = scipy.linalg.solve_triangular(C, scaled @ residual[:, outputs], lower=True)
-            S = scipy.linalg.solve_triangular(C, at_new, lower=True)
-            mean[:, outputs] = S.T @ W
-            variance[:, outputs] = (np.maximum(left, 0.0) + np.sum(np.square(S), axis=0))[:, None]
-    except np.linalg.LinAlgError:  # TensorFlow's way adds more jitter
-        return None
     return mean, variance
 
 

@@ -15,9 +15,7 @@ from gpflow_gvi.regulariser.evidence import InducingEvidence
 from gpflow_gvi.regulariser.exact_evidence import (
     exact_evidence,
     exact_predictions,
-    sparse_predictions,
 )
-from tests.references import jitter_of_posteriors
 from tests.tolerances import assert_close
 
 N, J = 9, 3
@@ -80,31 +78,9 @@ def test_predictions_are_those_of_gpflow(kernel, rows, rng):
             assert_close(part[:, j : j + 1], expected, scale=1.0)
 
 
-def test_predictions_through_points_are_those_of_gpflow(kernel, rows, rng):
-    X, noise, residual = rows
-    new, Z = rng.normal(size=(4, 2)), rng.normal(size=(6, 2))
-    found = sparse_predictions(kernel, Z, X, noise, residual, new)
-    for j in range(J):
-        own = gpflow.likelihoods.Gaussian(1.0)
-        own.variance = _OfRows(X, noise[:, j : j + 1])
-        data = X, residual[:, j : j + 1]
-        model = gpflow.models.SGPR(data, kernel, inducing_variable=Z, likelihood=own)
-        with jitter_of_posteriors():
-            predictions = model.predict_f(new)
-        for part, expected in zip(found, predictions, strict=True):
-            assert_close(part[:, j : j + 1], expected, scale=1.0)
-
-
-def test_where_single_precision_does_not_do_there_are_no_predictions():
-    Z = np.linspace(-1.0, 1.0, 5, dtype=np.float32)[:, None]
-    X, noise = np.full((200, 1), 0.3, np.float32), np.full((200, 1), 1e-9, np.float32)
-    assert sparse_predictions(gpflow.kernels.Matern32(), Z, X, noise, np.ones_like(X), Z) is None
-
-
 def test_without_a_kernel_that_numpy_knows_there_are_no_predictions(rng):
     X, noise = rng.normal(size=(5, 1)), np.ones((5, 1))
     assert exact_predictions(gpflow.kernels.Cosine(), X, noise, X, X) is None
-    assert sparse_predictions(gpflow.kernels.Cosine(), X, X, noise, X, X) is None
 
 
 class _OfRows(gpflow.functions.Function):
