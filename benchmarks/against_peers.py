@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .timing import Row
 
 OURS = "CholeskySVGP"
-"""The model of which a step is compared with a step of SVGP elsewhere."""
+"""The model of which a step is compared with one of SVGP, with kernel and Z fixed as ours are."""
 
 
 def comparisons(tables: Mapping[str, Sequence[Row]]) -> list[Row]:
@@ -38,7 +38,7 @@ def _read(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, float, dict[st
     if title == "Steps":
         for size in dict.fromkeys((row["B"], row["M"]) for row in rows):
             ms = {row["model"]: row["ms"] for row in rows if (row["B"], row["M"]) == size}
-            peers = {name: value for name, value in ms.items() if name.endswith(" SVGP")}
+            peers = {name: value for name, value in ms.items() if name.endswith("Z fixed")}
             yield f"step, B={size[0]}, M={size[1]} (ms)", ms[OURS], peers
     if title == "Distance and gradient":
         for B in dict.fromkeys(row["B"] for row in rows):

@@ -2,9 +2,10 @@
 
     python benchmarks/peers.py gpjax
 
-reads lines "B M calls" and answers each with the seconds of processor time of this number of steps
-(loss and gradient). `Peer` calls it. Models and data are those of `steps.py`: an ARD kernel
-on 8 columns, M inducing points, a network of ten tanh units as the mean, float64, one core.
+reads lines "B M fixed calls" and answers each with the seconds of processor time of this number of
+steps (loss and gradient), with kernel and inducing points fixed (1) or trained (0). `Peer` calls
+it. Models and data are those of `steps.py`: an ARD kernel on 8 columns, M inducing points, a
+network of ten tanh units as the mean, float64, one core.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def inputs(B: int, M: int, D: int = D) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return X, Y, rng.normal(size=(M, D))
 
 
-def gpytorch(B: int, M: int) -> Callable[[], Any]:
+def gpytorch(B: int, M: int, fixed: bool) -> Callable[[], Any]:
     """Return a step of GPyTorch's SVGP."""
     import gpytorch as gpt
     import torch
@@ -41,7 +42,8 @@ def gpytorch(B: int, M: int) -> Callable[[], Any]:
     class SVGP(gpt.models.ApproximateGP):
         def __init__(self) -> None:
             q = gpt.variational.CholeskyVariationalDistribution(M)
-            super().__init__(gpt.variational.VariationalStrategy(self, Z, q))
+            strategy = gpt.variational.VariationalStrategy
+            super().__init__(strategy(self, Z, q, learn_inducing_locations=not fixed))
             self.network = torch.nn.Sequential(
                 torch.nn.Linear(D, UNITS), torch.nn.Tanh(), torch.nn.Linear(UNITS, 1)
             )
@@ -52,6 +54,7 @@ def gpytorch(B: int, M: int) -> Callable[[], Any]:
 
     model, likelihood = SVGP(), gpt.likelihoods.GaussianLikelihood()
     model.kernel.base_kernel.lengthscale = D**0.5
+    model.kernel.requires_grad_(not fixed)
     parameters = [*model.parameters(), *likelihood.parameters()]
     elbo = gpt.mlls.VariationalELBO(likelihood, model, num_data=B)
 
@@ -63,7 +66,7 @@ def gpytorch(B: int, M: int) -> Callable[[], Any]:
     return step
 
 
-def gpjax(B: int, M: int) -> Callable[[], Any]:
+def gpjax(B: int, M: int, fixed: bool) -> Callable[[], Any]:
     """Return a step of GPJax's SVGP, compiled."""
     import equinox as eqx
     import gpjax as gpx
@@ -91,6 +94,9 @@ def gpjax(B: int, M: int) -> Callable[[], Any]:
     prior = gpx.gps.Prior(mean_function=Network(), kernel=kernel)
     posterior = prior * gpx.likelihoods.Gaussian()
     q = gpx.variational_families.WhitenedVariationalGaussian(posterior, Z)
+    if fixed:
+        parts = lambda q: (q.posterior.prior.kernel, q.inducing_inputs)  # noqa: E731
+        q = eqx.tree_at(parts, q, replace_fn=paramax.non_trainable)
 
     @eqx.filter_jit
     @eqx.filter_value_and_grad
@@ -100,7 +106,10 @@ def gpjax(B: int, M: int) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(step(q, X, Y))
 
 
-STEPS: dict[str, Callable[[int, int], Callable[[], Any]]] = {"gpytorch": gpytorch, "gpjax": gpjax}
+STEPS: dict[str, Callable[[int, int, bool], Callable[[], Any]]] = {
+    "gpytorch": gpytorch,
+    "gpjax": gpjax,
+}
 
 
 class Peer:
@@ -115,12 +124,12 @@ class Peer:
             [python, __file__, library], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def timed(self, B: int, M: int) -> Callable[[int], float]:
+    def timed(self, B: int, M: int, *, fixed: bool = False) -> Callable[[int], float]:
         """Return the time of steps, as `timing.timed` does."""
-        return functools.partial(self._ask, B, M)
+        return functools.partial(self._ask, B, M, fixed)
 
-    def _ask(self, B: int, M: int, calls: int) -> float:
-        print(B, M, calls, file=self.process.stdin, flush=True)
+    def _ask(self, B: int, M: int, fixed: bool, calls: int) -> float:
+        print(B, M, int(fixed), calls, file=self.process.stdin, flush=True)
         return float(self.process.stdout.readline())
 
     def close(self) -> None:
@@ -139,10 +148,10 @@ def can_import(library: str, python: str) -> bool:
 
 def serve(library: str) -> None:
     """Answer the lines of standard input until it ends."""
-    step_of = functools.lru_cache(maxsize=1)(STEPS[library])
+    step_of = functools.lru_cache(maxsize=2)(STEPS[library])
     for line in sys.stdin:
-        B, M, calls = map(int, line.split())
-        step = step_of(B, M)
+        B, M, fixed, calls = map(int, line.split())
+        step = step_of(B, M, bool(fixed))
         start = time.process_time()
         for _ in range(calls):
             step()
