@@ -95,7 +95,7 @@ def gpjax(B: int, M: int, fixed: bool) -> Callable[[], Any]:
     posterior = prior * gpx.likelihoods.Gaussian()
     q = gpx.variational_families.WhitenedVariationalGaussian(posterior, Z)
     if fixed:
-        parts = lambda q: (q.posterior.prior.kernel, q.inducing_inputs)  # noqa: E731
+        parts = lambda q: (q.model.prior.kernel, q.inducing_inputs)  # noqa: E731
         q = eqx.tree_at(parts, q, replace_fn=paramax.non_trainable)
 
     @eqx.filter_jit
