@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import tensorflow as tf
+from gpflow import Parameter
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import images, linalg, outputs, row_blocks
 from ..kernels.feature_map import FeatureMap
-from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel, value_of
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
 
 FEW_ROWS = 100
-"""The number of rows up to which all are candidates. Beyond it 2√N are, whose covariance is as
+"""The number of rows up to which all are candidates; 2√N of many rows are, whose covariance is as
 large as four rows of k(X, X)."""
 
 NETWORK_BATCH_SIZE = 1_000
@@ -54,7 +55,7 @@ def greedy_rows(
     (J, N), M = variance.shape, min(num_points, len(X))
     rounding, left = _rounding(variance), float(variance.sum())
     tolerated = tolerance * left
-    every, C = np.arange(N), N if N <= FEW_ROWS else 2 * math.isqrt(N)
+    every, C = np.arange(N), min(N, max(FEW_ROWS, 2 * math.isqrt(N)))
     L: AnyNDArray = np.empty([J, M, N], variance.dtype)
     pivots: AnyNDArray = np.empty(0, np.int64)
     while len(pivots) < M and left > tolerated:
@@ -83,11 +84,18 @@ def greedy_rows(
 def _evaluated(kernel: Kernel, X: AnyNDArray) -> tuple[Covariance, AnyNDArray]:
     """Return a function that evaluates the kernel between rows, and the variances: [J, N]."""
     if has_numpy_kernel(kernel, X.shape[1:]):
+        # To read parameters takes as long as to evaluate the kernel between a few rows.
+        values: dict[int, AnyNDArray] = {}
+
+        def value(parameter: Parameter) -> AnyNDArray:
+            if id(parameter) not in values:
+                values[id(parameter)] = value_of(parameter)
+            return values[id(parameter)]
 
         def by_numpy(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
-            numpy_kernel(kernel, X[rows], X[columns]).covariance(out[0])
+            numpy_kernel(kernel, X[rows], X[columns], value=value).covariance(out[0])
 
-        return by_numpy, numpy_kernel(kernel, X).variance()[None]
+        return by_numpy, numpy_kernel(kernel, X, value=value).variance()[None]
     points = tf.constant(X)
 
     def by_gpflow(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
