@@ -25,7 +25,7 @@ MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
 
 FEW_ROWS = 100
-"""The number of rows up to which all are candidates; 2√N of many rows are, whose covariance is as
+"""The number of rows up to which all are candidates. Beyond it 2√N are, whose covariance is as
 large as four rows of k(X, X)."""
 
 NETWORK_BATCH_SIZE = 1_000
@@ -55,7 +55,7 @@ def greedy_rows(
     (J, N), M = variance.shape, min(num_points, len(X))
     rounding, left = _rounding(variance), float(variance.sum())
     tolerated = tolerance * left
-    every, C = np.arange(N), min(N, max(FEW_ROWS, 2 * math.isqrt(N)))
+    every, C = np.arange(N), N if N <= FEW_ROWS else 2 * math.isqrt(N)
     L: AnyNDArray = np.empty([J, M, N], variance.dtype)
     pivots: AnyNDArray = np.empty(0, np.int64)
     while len(pivots) < M and left > tolerated:
