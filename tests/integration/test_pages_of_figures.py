@@ -31,7 +31,9 @@ PAGES = {page.stem: page for page in sorted(RESULTS.glob("*.md")) if page.stem !
 LINE = re.compile(r"Command: (?P<commands>`[^`]+`(?:, `[^`]+`)*)\. Figures: (?P<figures>.+)\.")
 COMMIT = re.compile(r"commit ([0-9a-f]{7}), (\d{4}-\d{2}-\d{2})")
 MODULE = re.compile(r"python -m (benchmarks(?:\.\w+)?) ?")
-ELSEWHERE = {"gpytorch SVGP", "gpjax SVGP"}
+ELSEWHERE = {
+    f"{name} SVGP{how}" for name in ("gpytorch", "gpjax") for how in ("", ", kernel and Z fixed")
+}
 """Columns of libraries in an environment of their own, for which PYTHON stands in commands."""
 
 EXACT = "benchmarks.ranks"
