@@ -143,7 +143,7 @@ def require_real_outputs(model: Any) -> None:
 class ConformalQuantiles:
     """A model with intervals of guaranteed coverage between quantiles of its predictions.
 
-    The score of an observation is |2 F(y) - 1|, the level of the smallest central interval that
+    The score of an observation is abs(2 F(y) - 1), the level of the smallest central interval that
     holds it (Chernozhukov, Wüthrich and Zhu 2021, "Distributional conformal prediction"). For
     whole numbers F(y) is randomised, so that no scores are tied.
 
