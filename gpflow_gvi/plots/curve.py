@@ -85,6 +85,7 @@ class CurveDisplay(Display):
         of: Literal["f", "y"] = "y",
         coverage: float = 0.95,
         data: tuple[Any, Any] | None = None,
+        names: tuple[str, str] = ("x", "y"),
         ax: Any = None,
     ) -> CurveDisplay:
         """Draw predictions of any model.
@@ -94,6 +95,7 @@ class CurveDisplay(Display):
         :param of: what the mean and the interval are of.
         :param coverage: the coverage of the interval.
         :param data: observations (x, y), which are drawn.
+        :param names: the names of the feature and of the output.
         """
         x, mean, sd = predicted(x=x, mean=mean, sd=sd)
         order = np.argsort(x)
@@ -101,7 +103,7 @@ class CurveDisplay(Display):
         if data is not None:
             data = np.ravel(data[0]), np.ravel(data[1])
         ends = {of: (mean - half, mean + half)}
-        return cls(x, mean, ends.get("f"), ends.get("y"), coverage, data).plot(ax)
+        return cls(x, mean, ends.get("f"), ends.get("y"), coverage, data, names=names).plot(ax)
 
     def _draw(self, axes: AnyNDArray) -> None:
         (ax,) = axes
