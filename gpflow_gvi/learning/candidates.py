@@ -30,6 +30,7 @@ from ..gaussian_process import GaussianProcess
 from ..kernels.structure import structure_of
 from ..regulariser.fit import Judged, Regulariser, Round
 from ..regulariser.lbfgs import Minimise
+from ..regulariser.sites import Sites
 from .noise import VaryingNoise
 from .predictors import CrossFits
 from .row_facts import left_out_together, spacing
@@ -58,6 +59,8 @@ class Candidate:
     """A key that kernels share if one graph evaluates them."""
     loss: float = np.nan
     """Minus the log evidence, or its bound, of a fitted one."""
+    sites: Sites | None = None
+    """Those of the first rows, where the likelihood is not Gaussian, to start from."""
 
     @property
     def is_around(self) -> bool:

@@ -26,7 +26,7 @@ from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.lbfgs import Minimise
 from ..regulariser.leave_one_out import leave_one_out
 from ..regulariser.site_fit import Rows, SiteFit
-from ..regulariser.sites import left_out
+from ..regulariser.sites import Sites, left_out
 from .candidates import Candidate, Fits, Fitted, prior, scaled
 from .class_predictors import LogProbabilities
 from .predictors import CrossFits
@@ -78,7 +78,8 @@ class SiteFits(Fits):
     ) -> Candidate:
         """Return a candidate with the hyper-parameters of the greatest evidence of some rows."""
         fit, at = self._started(start), self._rows(start, rows, means)
-        loss, _ = fit.fit(minimise, at, means=start.is_around)
+        before = _of_rows(start.sites, rows)
+        loss, sites = fit.fit(minimise, at, means=start.is_around, sites=before)
         bound = fit.bound
         return start.replace(
             kernel=bound.prior.kernel,
@@ -86,6 +87,7 @@ class SiteFits(Fits):
             mean=bound.prior.mean_function,
             weights=bound.weights.numpy() if start.is_around else None,
             loss=loss,
+            sites=sites,
         )
 
     def _started(self, start: Candidate) -> SiteFit:
@@ -125,7 +127,7 @@ class SiteFits(Fits):
         """Return a fitted candidate with its predictions of each group of rows from all others."""
         fit, rows = self._started(candidate), self.first
         at = self._rows(candidate, rows)
-        sites, _ = fit.converged(at)
+        sites, _ = fit.converged(at, _of_rows(candidate.sites, rows))
         P = prior(candidate, self.predictors)
         groups = np.unique(self.groups[rows], return_inverse=True)[1]
         of_y = leave_one_out(P, sites.variance, at.Z, (at.X, sites.Y), groups)
@@ -150,7 +152,19 @@ class SiteFits(Fits):
         """Return mean and variance of f at held rows: [B, J] each."""
         given = given[np.isin(given, self.first)]
         fit, at = self._started(candidate), self._rows(candidate, given, means)
-        again, max_rounds = self.settings.again(), self.recipe.max_rounds_again
-        _, sites = fit.fit(again, at, means=candidate.is_around, max_rounds=max_rounds)
+        _, sites = fit.fit(
+            self.settings.again(),
+            at,
+            means=candidate.is_around,
+            max_rounds=self.recipe.max_rounds_again,
+            sites=_of_rows(candidate.sites, given),
+        )
         mean, variance = fit.predict(at, sites, self._rows(candidate, held, means, at.Z))
         return mean.numpy(), np.broadcast_to(variance, mean.shape)
+
+
+def _of_rows(sites: Sites | None, rows: AnyNDArray) -> Sites | None:
+    """Return the sites of some of the first rows, None if there are none of them."""
+    if sites is None or rows[-1] >= len(sites.Y):
+        return None
+    return Sites(*(np.asarray(part)[rows] for part in sites))

@@ -84,11 +84,12 @@ class Posterior(NamedTuple):
         mean = tf.linalg.matvec(S, self.w, transpose_a=True)
         return mean, tf.reduce_sum(tf.square(S), axis=-2) + tf.zeros_like(mean)
 
-    def divergence(self) -> tf.Tensor:
-        """Return KL[Q(f(Z)), P(f(Z))]: []."""
-        eye = tf.eye(tf.shape(self.w)[-1], batch_shape=tf.shape(self.w)[:1], dtype=self.w.dtype)
-        root = tf.linalg.triangular_solve(self.C, eye)
-        mean = tf.linalg.matvec(root, self.w, transpose_a=True)  # [J, M]
-        trace = tf.reduce_sum(tf.square(root) - eye)
+    def divergence(self, ratios: tf.Tensor) -> tf.Tensor:
+        """Return KL[Q(f(Z)), P(f(Z))] = ½ (|C⁻ᵀw|² + tr B⁻¹ - M) + log |C|: [].
+
+        :param ratios: Σ v / σ² of the rows given, with their variances v by `linear_part`: they sum
+            to M - tr B⁻¹.
+        """
+        mean = tf.linalg.triangular_solve(self.C, self.w[..., None], adjoint=True)  # [J, M, 1]
         logs = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.C)))
-        return 0.5 * (tf.reduce_sum(tf.square(mean)) + trace) + logs
+        return 0.5 * (tf.reduce_sum(tf.square(mean)) - ratios) + logs

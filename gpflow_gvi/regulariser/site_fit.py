@@ -180,14 +180,21 @@ class SiteFit:
         self.bound.roots.assign(tf.broadcast_to(roots, self.bound.roots.shape))
 
     def fit(
-        self, minimise: Minimise, rows: Rows, *, means: bool, max_rounds: int = MAX_ROUNDS
+        self,
+        minimise: Minimise,
+        rows: Rows,
+        *,
+        means: bool,
+        max_rounds: int = MAX_ROUNDS,
+        sites: Sites | None = None,
     ) -> tuple[float, Sites]:
         """Fit the parameters, and return minus the bound, and the sites.
 
         :param means: whether the weights of the means are fitted.
+        :param sites: the sites to start from.
         """
         variables = self.bound.variables if means else self.bound.variables[:-1]
-        sites, bound = self.converged(rows)
+        sites, bound = self.converged(rows, sites)
         for _ in range(max_rounds):
             minimise(self._loss(rows, sites), variables)
             sites, after = self.converged(rows, sites)

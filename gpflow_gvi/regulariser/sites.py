@@ -16,13 +16,14 @@ sites are the observations and their noise.
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, RegressionData, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
@@ -41,6 +42,9 @@ MAX_UPDATES = 50
 
 TOLERANCE = 1e-5
 """Updates end when the bound gains less than this for each row."""
+
+NUM_EXTRAPOLATED = 4
+"""Not more updates than these are extrapolated."""
 
 
 class Sites(NamedTuple):
@@ -102,17 +106,22 @@ def step(blocks: Sequence[Rows], likelihood: Likelihood, sites: Sites) -> Step:
     :param blocks: the rows, of which only A is in memory for all of them.
     """
     counts = [tf.shape(block.m)[0] for block in blocks]
-    parts = map(Sites, *(tf.split(part, counts) for part in sites))
+    parts = list(map(Sites, *(tf.split(part, counts) for part in sites)))
     posterior = Posterior.given(map(_observed, blocks, parts))
-    results = [_at_rows(block, likelihood, posterior) for block in blocks]
+    explained = [_explained(block, posterior) for block in blocks]
+    ratios = [
+        tf.reduce_sum(v / part.variance) for (_, v), part in zip(explained, parts, strict=True)
+    ]
+    results = map(functools.partial(_at_rows, likelihood), blocks, explained)
     expected, updated = zip(*results, strict=True)
     joined = Sites(*(tf.concat(part, axis=0) for part in zip(*updated, strict=True)))
-    return Step(tf.add_n(expected) - posterior.divergence(), joined)
+    return Step(tf.add_n(expected) - posterior.divergence(tf.add_n(ratios)), joined)
 
 
 def predictions(rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
     """Return mean and variance of f at new rows, given sites of others: [B, J] each."""
-    return marginals(new, Posterior.given([_observed(rows, sites)]))
+    posterior = Posterior.given([_observed(rows, sites)])
+    return _marginals(new, _explained(new, posterior))
 
 
 def _observed(rows: Rows, sites: Sites) -> tuple[tf.Tensor, ...]:
@@ -121,17 +130,25 @@ def _observed(rows: Rows, sites: Sites) -> tuple[tf.Tensor, ...]:
     return rows.A, transpose(sites.variance), transpose(sites.Y - rows.m)
 
 
-def marginals(rows: Rows, posterior: Posterior) -> MeanAndVariance:
-    """Return mean and variance of f at rows: [N, J] each."""
+def _explained(rows: Rows, posterior: Posterior) -> MeanAndVariance:
+    """Return mean and variance of what f(Z) explains of f - m_P at rows: [N, J] each."""
     mean, variance = map(tf.linalg.matrix_transpose, posterior.linear_part(rows.A))
+    return mean, variance
+
+
+def _marginals(rows: Rows, explained: MeanAndVariance) -> MeanAndVariance:
+    """Return mean and variance of f at rows: [N, J] each."""
+    mean, variance = explained
     # Derivatives by a variance of zero are infinite.
     least = tf.constant(1e-12, variance.dtype)
     return rows.m + mean, tf.maximum(rows.beyond + variance, least)
 
 
-def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[tf.Tensor, Sites]:
+def _at_rows(
+    likelihood: Likelihood, rows: Rows, explained: MeanAndVariance
+) -> tuple[tf.Tensor, Sites]:
     """Return Σ_n E log p(y_n | f), [], and the sites by its derivatives, [N, J] each."""
-    f_mean, f_variance = marginals(rows, posterior)
+    f_mean, f_variance = _marginals(rows, explained)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch((f_mean, f_variance))
         expectations = expected_log_density(likelihood, rows.X, f_mean, f_variance, rows.Y)
@@ -142,12 +159,35 @@ def _at_rows(rows: Rows, likelihood: Likelihood, posterior: Posterior) -> tuple[
     return expected, Sites(*map(tf.stop_gradient, updated))
 
 
-def damped(before: Sites, after: Sites, rate: float) -> Sites:
-    """Return sites on the way from one to another: natural parameters are interpolated."""
-    before, after = (Sites(*map(np.asarray, sites)) for sites in (before, after))
-    precision = (1.0 - rate) / before.variance + rate / after.variance
-    of_mean = (1.0 - rate) * before.Y / before.variance + rate * after.Y / after.variance
-    return Sites(*map(tf.constant, (of_mean / precision, 1.0 / precision)))
+def _natural(sites: Sites) -> AnyNDArray:
+    """Return the natural parameters ỹ / s² and 1 / s²: [2, N, J]."""
+    Y, variance = map(np.asarray, sites)
+    return np.stack([Y, np.ones_like(Y)]) / variance
+
+
+def _proposed(history: Sequence[tuple[AnyNDArray, AnyNDArray]], rate: float) -> Sites:
+    """Return the sites to try after some, given what an update makes of each.
+
+    Updates g of natural parameters x are extrapolated (Anderson 1965, "Iterative procedures for
+    nonlinear integral equations"): with r = g - x,
+
+        g_k - Σ_i γ_i (g_{i+1} - g_i),    γ = argmin |r_k - Σ_i γ_i (r_{i+1} - r_i)|
+
+    Under a softmax, updates alone overshoot by turns, as they take its columns for independent.
+
+    :param rate: how far to go towards the update of the only sites, where there is one.
+    """
+    x, g = map(np.stack, zip(*history, strict=True))
+    before, after = x[-1], g[-1]
+    if len(history) == 1:
+        after = (1.0 - rate) * before + rate * after
+    else:
+        r = g - x
+        differences = np.diff(r, axis=0).reshape(len(r) - 1, -1)
+        gamma = np.linalg.lstsq(differences.T, r[-1].ravel(), rcond=None)[0]
+        after = after - np.tensordot(gamma, np.diff(g, axis=0), axes=1)
+    precision = np.maximum(after[1], 0.1 * before[1])  # which extrapolation may take below zero
+    return Sites(*map(tf.constant, (after[0] / precision, 1.0 / precision)))
 
 
 def first_sites(m: tf.Tensor) -> Sites:
@@ -171,12 +211,16 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
             f"The bound of the log evidence is {float(at_best.bound)} at the start, or its "
             "derivatives are not finite. Check Y and the parameters of the likelihood."
         )
+    history: collections.deque[Any] = collections.deque(maxlen=NUM_EXTRAPOLATED)
     for _ in range(MAX_UPDATES):
-        tried = damped(best, at_best.updated, rate)
+        if not history or history[-1][0] is not best:
+            history.append((best, at_best.updated))
+        tried = _proposed([tuple(map(_natural, pair)) for pair in history], rate)
         at_tried = take_step(tried)
         gain = float(at_tried.bound - at_best.bound)
         if not gain >= 0.0:  # a full step may be too long; and NaN is no gain
             rate *= 0.5
+            history.clear()
         else:
             best, at_best, rate = tried, at_tried, min(1.0, 2.0 * rate)
         if abs(gain) < TOLERANCE * len(sites.Y):

@@ -19,6 +19,8 @@ from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import uniform
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out
 from gpflow_gvi.regulariser.sites import (
+    TOLERANCE,
+    Sites,
     converged,
     covariances,
     first_sites,
@@ -267,6 +269,30 @@ def test_a_step_that_is_too_long_is_shortened():
     assert bound == max(bounds)
     best = sites_of(likelihood, prior, Z, (_x(), Y))
     assert_close(bound, _bound(likelihood, (_x(), Y), best, Z, prior), ITERATIVE)
+
+
+def test_extrapolated_updates_of_a_softmax_arrive_where_plain_ones_do_and_earlier(rng):
+    X = rng.normal(size=(60, 2))
+    Y = np.argmax(X @ rng.normal(size=(2, 3)) + rng.gumbel(size=(60, 3)), axis=1)[:, None]
+    at = covariances(SquaredExponential(5.0, 1.5), X[:30], X)
+    rows = rows_of(at, X, Y, tf.zeros([60, 3], tf.float64))
+    bounds = []
+
+    def take_step(sites):
+        result = step([rows], likelihoods.Softmax(3), sites)
+        bounds.append(float(result.bound))
+        return result
+
+    _, bound = converged(take_step, first_sites(rows.m))
+    count, sites, rate = len(bounds), first_sites(rows.m), 0.3
+    for _ in range(100):  # short steps in natural parameters
+        updated = take_step(sites).updated
+        precision = (1.0 - rate) / sites.variance + rate / updated.variance
+        linear = (1.0 - rate) * sites.Y / sites.variance + rate * updated.Y / updated.variance
+        sites = Sites(linear / precision, 1.0 / precision)
+    assert_close(bound, bounds[-1], ITERATIVE)
+    reached = np.flatnonzero(np.array(bounds[count:]) > bound - TOLERANCE * 60)
+    assert count < reached[0]
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "gamma"])
