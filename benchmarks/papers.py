@@ -5,9 +5,10 @@
 
 All have the same rows of the literature's splits. P is a posterior with an ARD squared exponential,
 untrained but tempered; Q has a network of two layers of 50 as its whole mean, and is trained for
-`EPOCHS` against that P; the network alone is trained by Keras for as long. `learn` has its
-defaults, which train no Q. Sets that are not here are read
-from the user's own copy: `uci_NAME.npz` with x, y, and for each split train_idx and test_idx, which
+`EPOCHS` against that P; "added", the network is added to the mean of a P of the recipe instead, as
+`learn(data, model=...)` has it; the network alone is trained by Keras for as long. `learn` has its
+defaults, which train no Q. Sets that are not here are read from the user's own copy:
+`uci_NAME.npz` with x, y, and for each split train_idx and test_idx, which
 
     python -m benchmarks.papers boston --from FOLDER
 
@@ -90,6 +91,11 @@ def trained(kind: type[gvi.models.GVI], part: Split, seed: int) -> Prediction:
     return predicted(part, seed=seed, **options)
 
 
+def added(kind: type[gvi.models.GVI], part: Split, seed: int) -> Prediction:
+    """Q as `learn` has it by default: a network added to the mean of P, by the recipe's kernels."""
+    return predicted(part, model=kind, epochs=EPOCHS, seed=seed)
+
+
 def network_alone(part: Split, seed: int) -> Prediction:
     """The same network, trained by Keras for as long, with the variance of its held-out errors."""
     X, Y, X_test = (
@@ -128,6 +134,8 @@ MODELS: dict[str, Callable[[Split, int], Prediction]] = {
     "P": untrained,
     "GWI": functools.partial(trained, gvi.models.GWI),
     "PGVI": functools.partial(trained, gvi.models.PGVI),
+    "GWI, added": functools.partial(added, gvi.models.GWI),
+    "PGVI, added": functools.partial(added, gvi.models.PGVI),
     "network": network_alone,
 }
 
