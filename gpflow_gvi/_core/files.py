@@ -50,7 +50,7 @@ def new_folder(
     :param mark: a file that tells those that were written before from any others.
     :param overwrite: replace what was written there before.
     """
-    folder = Path(folder).resolve()
+    folder = Path(folder).expanduser().resolve()
     with _locked(folder.parent):
         _require_free(folder, mark, overwrite=overwrite)
     partial = _beside(folder, "partial")

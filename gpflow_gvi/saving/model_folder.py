@@ -75,7 +75,8 @@ def load(folder: str | os.PathLike[str], *, custom_objects: Mapping[str, Any] | 
     :param custom_objects: your own classes and functions by name, as in Keras (`{"MyKernel":
         MyKernel}`), or by `"module:name"`.
     """
-    folder = Path(os.path.realpath(folder))  # `resolve` raises for links in a circle
+    # `resolve` raises for links in a circle.
+    folder = Path(os.path.realpath(os.path.expanduser(folder)))
     structure, contents = _read(folder)
     _validate_settings(structure, folder)
     try:

@@ -34,6 +34,12 @@ def test_what_is_in_the_folder(tmp_path):
     assert structure["versions"]["gpflow"] == gpflow.__version__
 
 
+def test_a_tilde_is_the_home_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    save("mine", "~/saved")
+    assert load(tmp_path / "saved") == load("~/saved") == "mine"
+
+
 def test_a_folder_in_use_is_not_overwritten(tmp_path):
     save("old", tmp_path / "saved")
     with pytest.raises(FileExistsError, match="overwrite=True"):
