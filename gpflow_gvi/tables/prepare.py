@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from .._core import progress
+from .._core import checks, progress
 from ..errors import short_repr
 from . import table_files
 from .columns import Columns, in_seconds, require_finite, slips
@@ -76,8 +76,8 @@ def prepare(
 
     The parameters are those of `learn_table`.
     """
-    if held_out is not None and not 0.0 <= held_out < 1.0:
-        raise ValueError(f"held-out is {held_out}; it must be at least 0 and less than 1.")
+    if held_out is not None:
+        checks.fraction("held-out", held_out)
     given = (("task", task, Task), ("split", split, Split), ("predictor", predictor, Predictor))
     for what, chosen, allowed in given:
         if chosen not in (None, *get_args(allowed)):

@@ -200,6 +200,12 @@ def test_a_task_or_a_split_that_there_is_not_is_refused(option, tmp_path):
         prepare(tmp_path / "data.csv", "y", **option)
 
 
+def test_a_part_to_hold_out_is_a_number(tmp_path):
+    _table().to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(ValueError, match=r"held-out is '0\.2'; it must be a number"):
+        prepare(tmp_path / "data.csv", "y", held_out="0.2")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
