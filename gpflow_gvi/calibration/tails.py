@@ -39,34 +39,18 @@ def with_df(model: Model, df: TensorType | None) -> Model:
     return model
 
 
-def degrees_of_freedom(errors: AnyNDArray) -> AnyNDArray | None:
-    """Return ν of each output with the greatest posterior density: [J]. None if all are zero.
-
-    The prior is Gamma(2, 0.1) (Juárez and Steel 2010, "Model-based clustering of non-Gaussian panel
-    data based on skew-t distributions"). N rows without an outlier do not show that N
-    more would have none: for Gaussian errors ν is 10 to 60, which costs 0.75/ν² in log density.
-
-    :param errors: (y - m)² / v, squared errors of rows that the model has not seen in units of the
-        variance, [N, J].
-    """
-    columns = np.asarray(errors, dtype=float).T
-    means = np.array([np.mean(column) for column in columns])
-    known = np.flatnonzero(np.isfinite(means) & (means > 0.0))
-    df = np.full(len(means), MAX_DF, errors.dtype)
-    for j in known:
-        _, df[j] = scale_and_degrees_of_freedom(columns[None, j] / means[j], (1.0, 1.0))
-    return df if len(known) else None
-
-
 def scale_and_degrees_of_freedom(
     squares: AnyNDArray, bounds_of_factor: tuple[float, float], freedom: float = math.inf
 ) -> tuple[float, float]:
     """Return α and ν of the greatest posterior density of errors e ~ √α t_ν of variance α.
 
-    ν has the prior of `degrees_of_freedom`, log α ~ N(log c, s²) with s = ½: few errors hardly tell
-    how large they are. Where an error counts for less, as of several partitions of the same rows,
-    its log density does. If the variance itself is an estimate of ν₀ degrees of freedom, ν is no
-    larger, and c is the `expected_factor`.
+    The prior of ν is Gamma(2, 0.1) (Juárez and Steel 2010, "Model-based clustering of non-Gaussian
+    panel data based on skew-t distributions"). N rows without an outlier do not show that N more
+    would have none: for Gaussian errors ν is 10 to 60, which costs 0.75/ν² in log density. That of
+    α is log α ~ N(log c, s²) with s = ½: few errors hardly tell how large they are. Where an error
+    counts for less, as of several partitions of the same rows, its log density does. If the
+    variance itself is an estimate of ν₀ degrees of freedom, ν is no larger, and c is the
+    `expected_factor`.
 
     :param squares: in units of the variance; of R predictions of N rows, [R, N].
     :param bounds_of_factor: the smallest and the largest α, in units of c.

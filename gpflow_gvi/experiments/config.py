@@ -94,8 +94,11 @@ class Experiment(Part):
 
     def build_regulariser(self) -> RegulariserSettings:
         """Return the settings of the fit of P, which depend on how far Q follows it."""
-        is_apart = self.train_q and (self.mean.kind == "network" or self.loss.build().is_bounded)
-        return self.regulariser.build(is_default=not self.train_q, is_followed=not is_apart)
+        return self.regulariser.build(
+            is_default=not self.train_q,
+            is_alone=bool(self.train_q) and self.mean.kind == "network",
+            is_bounded=bool(self.train_q) and self.loss.build().is_bounded,
+        )
 
     def settings(self) -> dict[str, Any]:
         """Return all settings, with the defaults, from which the experiment can be made again."""

@@ -160,9 +160,10 @@ class Arguments(SimpleNamespace):
         """
         kernels, start, noise, M = self.kernels, preset(self.effort), self.noise, self.num_inducing
         of_recipe = kernels is None and not asked.is_given
-        is_fixed = M is not None or not asked.follows or self.effort == "fast"
-        by_recipe = kernels is None and asked.follows
-        may_vary = by_recipe and self.sample_weight is None
+        follows = not (asked.is_alone or asked.is_bounded)  # P, in each row
+        is_fixed = M is not None or not follows or self.effort == "fast"
+        may_vary = kernels is None and follows and self.sample_weight is None
+        may_have_tails = kernels is None and not asked.is_bounded and noise is None
         passes, adam = self.schedule
         if asked.loss is not None and self.likelihood is not None:
             asked.loss.check(self.likelihood)
@@ -174,7 +175,9 @@ class Arguments(SimpleNamespace):
                 max_inducing=None if is_fixed else MAX_INDUCING,
                 predictors=predictors,
                 noise=noise or (start.noise if may_vary else "constant"),
-                heavy_tails=start.heavy_tails if by_recipe and noise is None else None,
+                heavy_tails=(start.heavy_tails or asked.is_alone or None)
+                if may_have_tails
+                else None,
                 select=self.select,
                 process=asked.process,
                 n_jobs=self.n_jobs,

@@ -31,7 +31,7 @@ from .row_facts import left_out_together
 from .rows import targets
 from .rows.split import Rows, Split
 from .rows.streams import Stream
-from .score import Predictions, score
+from .score import Calibration, Predictions, score
 from .settings import Settings
 from .start import Start, TrainingData
 
@@ -156,11 +156,8 @@ class Finish:
             return model
         if validation is not None:
             progress.now(f"tempering with {len(validation[0])} held-out rows")
-            tempered = temper(model, validation)
-            if self._may_have_tails(tempered):
-                mean, variance = by_blocks(tempered.predict_y, validation[0])
-                df = tails.degrees_of_freedom(np.square(validation[1] - mean) / variance)
-                tempered = tails.with_df(tempered, df)
+            has_tails = self._may_have_tails(model)
+            tempered = (_with_tails if has_tails else temper)(model, validation)
             of_each = (_log_densities(each, validation) for each in (model, tempered))
             self._tell_scores(*(-float(np.mean(each)) for each in of_each))
             return tempered
@@ -257,3 +254,14 @@ def _with_mean(finish: Finish, mean: Network) -> Finish:
     return dataclasses.replace(
         finish, settings=dataclasses.replace(settings, variational=variational)
     )
+
+
+def _with_tails(model: GVI, validation: RegressionData) -> GVI:
+    """Return the model with the factor and the tails of validation data.
+
+    A few of their errors may make up most of the mean square, so that the factor depends on ν.
+    """
+    mean, variance = by_blocks(model.predict_y, validation[0])
+    unseen = Predictions(mean[None], variance[None], np.asarray(validation[1]))
+    found = Calibration.of(unseen, tails=True, max_factor=MAX_FACTOR)
+    return tails.with_df(tempered_by(model, found.factor), found.df)

@@ -114,8 +114,8 @@ def learn(
     :param noise: "constant", "varying" (its variance depends on x), or "auto", which takes what
         predicts best, and gives predictions the tails of Student's t that errors of rows left out
         have (`likelihoods.HeavyTailed`). By default it is "auto" if no kernel is chosen, no network
-        alone is m_Q and the loss is not robust, else "constant"; if effort is "fast", it is
-        constant, and there are tails.
+        alone is m_Q and the loss is not robust, else "constant"; if effort is "fast" or a network
+        is m_Q, it is constant, and there are tails, unless a kernel is given.
     :param outputs: "correlated" learns the columns of Y together (`joint_outputs`), so that each
         says something of the others; by default each is a function of its own with one kernel for
         all. Both are for real-valued Y and constant noise, which each column has its own of.

@@ -84,9 +84,14 @@ class QRequest:
         return any(value is not None for value in vars(self).values())
 
     @property
-    def follows(self) -> bool:
-        """Whether Q starts at P's predictions, or stays there, and no row has a bounded loss."""
-        return not (is_network(self.mean) or (self.loss is not None and self.loss.is_bounded))
+    def is_alone(self) -> bool:
+        """Whether a network alone is the mean of Q, which does not start at P's predictions."""
+        return is_network(self.mean)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the loss of a row is bounded."""
+        return self.loss is not None and self.loss.is_bounded
 
     @property
     def is_svgp(self) -> bool:

@@ -128,13 +128,18 @@ class Regulariser(Part):
         # 64^(1/3) is 3.999... in floating point.
         return max(1, int(self.inducing.factor * N ** (1.0 / self.inducing.power) + 1e-9))
 
-    def build(self, *, is_default: bool = False, is_followed: bool = False) -> RegulariserSettings:
+    def build(
+        self, *, is_default: bool = False, is_alone: bool = False, is_bounded: bool = False
+    ) -> RegulariserSettings:
         """Return the settings of the fit.
 
         :param is_default: whether Q is not trained.
-        :param is_followed: whether Q starts at P's predictions, or stays there.
+        :param is_alone: whether a network alone is the mean of a Q that is.
+        :param is_bounded: whether its loss of a row is bounded.
         """
+        is_followed = not (is_alone or is_bounded)
         by_recipe = is_followed and self.kernel.kind == "recipe"
+        has_tails = is_alone and not is_bounded and self.kernel.kind == "recipe"
         wanted = by_recipe and is_default
         if self.predictors is not None:
             wanted = self.predictors == "recipe"
@@ -143,6 +148,7 @@ class Regulariser(Part):
             mean=None if self.mean is None else self.mean.build,
             predictors=RECIPE if wanted else None,
             noise=self.noise or ("auto" if by_recipe else "constant"),
+            heavy_tails=True if has_tails and self.noise is None else None,
             num_inducing=self.num_inducing,
             max_inducing=MAX_INDUCING if is_followed and self.inducing is None else None,
             max_rows=getattr(self.evidence, "max_rows", None),

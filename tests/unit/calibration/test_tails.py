@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.functions import Function
 from gpflow.kernels import SquaredExponential
 from gpflow.likelihoods import Gaussian
-from scipy import integrate, optimize, stats
+from scipy import integrate, stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi.calibration import tails
 from gpflow_gvi.calibration.tempering import tempered_by
 from gpflow_gvi.likelihoods import HeavyTailed, with_moments
+from tests import networks
 from tests.tolerances import P_VALUE, assert_close, assert_estimates
 
 MEAN, VARIANCE = np.array([[0.3, -1.0], [2.0, 0.0]]), np.array([[0.5, 0.1], [0.02, 1.0]])
@@ -84,49 +87,59 @@ def test_samples_have_the_law_of_y():
     assert stats.kstest(gaussian.numpy()[:, 0, 0], law.cdf).pvalue < P_VALUE
 
 
+WIDE = (1e-3, 1e4)
+"""Bounds of a factor that hardly bind."""
+
+
 @pytest.mark.parametrize("df", [3.0, 5.0, 12.0])
-def test_degrees_of_freedom_are_those_of_the_errors(df):
-    z = np.random.default_rng(1).standard_t(df, (20_000, 1))
-    found = tails.degrees_of_freedom(7.0 * np.square(z))
-    assert found is not None
-    of_tenths = [tails.degrees_of_freedom(7.0 * np.square(part)) for part in np.split(z, 10)]
-    assert_estimates(found, [df], stats.sem(of_tenths))
+def test_scale_and_degrees_of_freedom_are_those_of_the_errors(df):
+    z = np.random.default_rng(1).standard_t(df, 20_000)
+    squares = 7.0 * np.square(z)
+    found = tails.scale_and_degrees_of_freedom(squares[None], WIDE)
+    of_tenths = [
+        tails.scale_and_degrees_of_freedom(part[None], WIDE) for part in np.split(squares, 10)
+    ]
+    logs, expected = np.log([found, *of_tenths]), np.log([7.0 * df / (df - 2.0), df])
+    for j in range(2):
+        assert_estimates(logs[0, j], expected[j], stats.sem(logs[1:, j]))
 
 
-def test_degrees_of_freedom_have_the_greatest_posterior_density():
-    """That of the best on a grid, refined, with the prior Gamma(2, 0.1)."""
-    z = np.random.default_rng(3).standard_t(8.0, 150)
-    of_unit_variance = z / np.sqrt(np.mean(np.square(z)))
+def test_scale_and_degrees_of_freedom_have_the_greatest_posterior_density():
+    """That of the best of a fine grid, with the priors Gamma(2, 0.1) and N(0, ½²) of log α."""
+    z = 1.5 * np.random.default_rng(3).standard_t(8.0, 150)
 
-    def log_posterior(v: float) -> float:
-        density = stats.t(v, scale=np.sqrt(1.0 - 2.0 / v)).logpdf(of_unit_variance)
-        return np.sum(density) + np.log(v) - 0.1 * v
+    def log_posterior(log_factor: float, v: float) -> float:
+        density = stats.t(v, scale=np.exp(0.5 * log_factor) * np.sqrt(1.0 - 2.0 / v)).logpdf(z)
+        return np.sum(density) + np.log(v) - 0.1 * v - 2.0 * log_factor**2
 
-    grid = np.geomspace(tails.MIN_DF, tails.MAX_DF, 40)
-    best = np.clip(np.argmax([log_posterior(v) for v in grid]), 1, 38)
-    best = optimize.minimize_scalar(
-        lambda v: -log_posterior(v), bounds=(grid[best - 1], grid[best + 1]), method="bounded"
+    factor, df = tails.scale_and_degrees_of_freedom(np.square(z[None]), WIDE)
+    best = max(
+        log_posterior(log_factor, v)
+        for log_factor in np.log(factor) + np.linspace(-0.3, 0.3, 61)
+        for v in df * np.geomspace(0.5, 2.0, 61)
     )
-    (found,) = tails.degrees_of_freedom(np.square(z[:, None]))
-    assert_close(log_posterior(found), -best.fun)
+    assert log_posterior(np.log(factor), df) >= best
 
 
 def test_of_gaussian_errors_nearly_nothing_is_lost_and_a_far_one_is_not_excluded():
     rng = np.random.default_rng(2)
-    z, heavy = rng.standard_normal((500, 1)), rng.standard_t(3.0, (500, 1))
-    found = tails.degrees_of_freedom(np.square(np.hstack([z, heavy])))
-    assert found is not None
+    z, heavy = rng.standard_normal(500), rng.standard_t(3.0, 500)
+
+    def law_of(errors):
+        factor, df = tails.scale_and_degrees_of_freedom(np.square(errors[None]), WIDE)
+        return stats.t(df, scale=np.sqrt(factor * (1.0 - 2.0 / df)))
+
+    law, of_heavy = law_of(z), law_of(heavy)
     # Less than a tenth of what the law of the heavy errors would lose.
-    law, of_heavy = (stats.t(v, scale=np.sqrt(1.0 - 2.0 / v)) for v in found)
     lost, by_heavy = (np.mean(stats.norm.logpdf(z) - each.logpdf(z)) for each in (law, of_heavy))
     assert lost < 0.1 * by_heavy
     assert law.logpdf(20.0) > 0.5 * stats.norm.logpdf(20.0)
-    # Each output has its own.
-    np.testing.assert_array_equal(found[1:], tails.degrees_of_freedom(np.square(heavy)))
 
 
-def test_errors_of_zero_have_no_tails():
-    assert tails.degrees_of_freedom(np.zeros((30, 1))) is None
+def test_errors_of_zero_have_a_scale():
+    factor, df = tails.scale_and_degrees_of_freedom(np.zeros((1, 30)), WIDE)
+    assert 1e-3 <= factor < 1.0
+    assert np.isfinite(df)
 
 
 def test_learn_finds_heavy_tails_where_new_rows_have_them():
@@ -163,6 +176,15 @@ def test_heavy_tails_stay_with_further_steps(tmp_path):
     np.testing.assert_array_equal(updated.df, df)
     tempered = tempered_by(model.model, np.array([2.0])).likelihood
     np.testing.assert_array_equal(tempered.df, df)
+
+
+@pytest.mark.parametrize("kernel", [None, SquaredExponential()])
+def test_a_network_that_is_the_mean_has_tails_unless_a_kernel_is_chosen(kernel, rng):
+    x = np.linspace(-2.0, 2.0, 200)[:, None]
+    y = np.sin(x) + 0.1 * rng.standard_t(2.5, x.shape)
+    model = gvi.learn((x, y), mean=networks.dense(keras, D=1), kernel=kernel, epochs=1)
+    assert isinstance(model.likelihood, HeavyTailed) == (kernel is None)
+    assert not isinstance(model.likelihood.variance, Function)
 
 
 def test_noise_that_is_chosen_is_gaussian():
