@@ -5,9 +5,10 @@
 
 All have the same rows of the literature's splits. P is a posterior with an ARD squared exponential,
 untrained but tempered; Q has a network of two layers of 50 as its whole mean, and is trained for
-`EPOCHS` against that P; "added", the network is added to the mean of a P of the recipe instead, as
-`learn(data, model=...)` has it; the network alone is trained by Keras for as long. `learn` has its
-defaults, which train no Q. Sets that are not here are read from the user's own copy:
+`EPOCHS` against that P. With "recipe" P is that of `learn(data, mean=network, model=...)`, with the
+tails of held-out rows, and with "added" the network is added to its mean, as `learn(data,
+model=...)` has it. The network alone is trained by Keras for as long. `learn` has its defaults,
+which train no Q. Sets that are not here are read from the user's own copy:
 `uci_NAME.npz` with x, y, and for each split train_idx and test_idx, which
 
     python -m benchmarks.papers boston --from FOLDER
@@ -91,9 +92,14 @@ def trained(kind: type[gvi.models.GVI], part: Split, seed: int) -> Prediction:
     return predicted(part, seed=seed, **options)
 
 
-def added(kind: type[gvi.models.GVI], part: Split, seed: int) -> Prediction:
-    """Q as `learn` has it by default: a network added to the mean of P, by the recipe's kernels."""
-    return predicted(part, model=kind, epochs=EPOCHS, seed=seed)
+def by_recipe(kind: type[gvi.models.GVI], part: Split, seed: int) -> Prediction:
+    """The same with a P by the recipe of `learn`, and tails."""
+    return predicted(part, mean=network(), model=kind, epochs=EPOCHS, seed=seed)
+
+
+def added(part: Split, seed: int) -> Prediction:
+    """Q as `learn` has it by default: a network added to the mean of P, by the recipe."""
+    return predicted(part, model=gvi.models.PGVI, epochs=EPOCHS, seed=seed)
 
 
 def network_alone(part: Split, seed: int) -> Prediction:
@@ -134,8 +140,9 @@ MODELS: dict[str, Callable[[Split, int], Prediction]] = {
     "P": untrained,
     "GWI": functools.partial(trained, gvi.models.GWI),
     "PGVI": functools.partial(trained, gvi.models.PGVI),
-    "GWI, added": functools.partial(added, gvi.models.GWI),
-    "PGVI, added": functools.partial(added, gvi.models.PGVI),
+    "GWI, recipe": functools.partial(by_recipe, gvi.models.GWI),
+    "PGVI, recipe": functools.partial(by_recipe, gvi.models.PGVI),
+    "PGVI, added": added,
     "network": network_alone,
 }
 
