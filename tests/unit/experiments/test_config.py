@@ -353,6 +353,21 @@ def test_a_number_of_inducing_points_that_is_given_is_not_exceeded(write):
         assert settings_of(experiment, None).regulariser.most_inducing(5000) == most
 
 
+@pytest.mark.parametrize(
+    ("said", "tails", "noise"),
+    [
+        ("", True, "auto"),
+        ("mean: network\n", True, "constant"),
+        ("mean: network\nregulariser: {noise: constant}\n", False, "constant"),
+        ("mean: network\nregulariser: {kernel: matern52}\n", False, "constant"),
+        ("mean: network\nloss: gamma_loss\n", False, "constant"),
+    ],
+)
+def test_noise_and_tails_are_those_of_learn_by_default(write, said, tails, noise):
+    found = settings_of(read(write(f"data: yacht\n{said}")), None).regulariser
+    assert (found.has_heavy_tails, found.noise) == (tails, noise)
+
+
 def test_labels_have_the_predictors_of_learn_by_default(write):
     experiment = read(write(f"data: {TABLE}\nlikelihood: bernoulli\n"))
     likelihood = gpflow.likelihoods.Bernoulli()
