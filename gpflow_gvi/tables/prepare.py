@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Collection
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from .._core import checks, progress
+from .._core import progress
 from ..errors import short_repr
 from . import table_files
 from .columns import Columns, in_seconds, require_finite, slips
@@ -76,8 +77,11 @@ def prepare(
 
     The parameters are those of `learn_table`.
     """
-    if held_out is not None:
-        checks.fraction("held-out", held_out)
+    is_number = isinstance(held_out, Real)  # `checks` would import TensorFlow
+    if held_out is not None and not (is_number and 0.0 <= held_out < 1.0):
+        raise ValueError(
+            f"held-out is {held_out!r}; it must be a number of at least 0 and less than 1."
+        )
     given = (("task", task, Task), ("split", split, Split), ("predictor", predictor, Predictor))
     for what, chosen, allowed in given:
         if chosen not in (None, *get_args(allowed)):
