@@ -156,8 +156,9 @@ class Finish:
             return model
         if validation is not None:
             progress.now(f"tempering with {len(validation[0])} held-out rows")
-            has_tails = self._may_have_tails(model)
-            tempered = (_with_tails if has_tails else temper)(model, validation)
+            tempered = temper(model, validation)
+            if self._may_have_tails(model):
+                tempered = _with_tails(model, validation)
             of_each = (_log_densities(each, validation) for each in (model, tempered))
             self._tell_scores(*(-float(np.mean(each)) for each in of_each))
             return tempered
