@@ -5,7 +5,8 @@ k(X, X), and longer to trace them than to fit hyper-parameters to some hundred r
 kernels of the recipe, with sums and products of them; GPflow evaluates all others.
 """
 
-from .kinds import NumpyKernel, has_numpy_kernel, numpy_kernel
+from .blocks import NumpyKernel
+from .kinds import has_numpy_kernel, numpy_kernel
 from .parameters import NumpyParameter, NumpyParameters, Value, is_known, value_of
 
 __all__ = [

@@ -5,12 +5,11 @@ from __future__ import annotations
 import abc
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gpflow.kernels
 import numpy as np
-from gpflow import Parameter
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 from typing_extensions import override
@@ -18,10 +17,9 @@ from typing_extensions import override
 from ..feature_map import LogInputs
 from ..integrated_brownian_motion import IntegratedBrownianMotion
 from ..spectral_mixture import AdditiveSpectralMixture
+from .blocks import NumpyKernel, exponential
+from .mixtures import NumpySpectralMixture
 from .parameters import Value, is_known, value_of
-
-BLOCK_SIZE = 65_536
-"""About the number of entries of a block of a covariance: it fits in a processor's cache."""
 
 
 def numpy_kernel(
@@ -49,61 +47,6 @@ def has_numpy_kernel(kernel: Kernel, shape: Sequence[int]) -> bool:
     if isinstance(kernel, LogInputs):
         return has_numpy_kernel(kernel.base_kernel, shape)
     return all(is_known(getattr(kernel, name)) for name in _KINDS[type(kernel)].names)
-
-
-class NumpyKernel(abc.ABC):
-    """The covariances between rows of X and rows of X2, for values of the hyper-parameters."""
-
-    names: tuple[str, ...] = ("variance",)
-    """The attributes that are hyper-parameters, in the order of their derivatives."""
-
-    def __init__(self, kernel: Any, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
-        self.parameters: Sequence[Parameter] = [getattr(kernel, name) for name in self.names]
-        self.values = [value(parameter).astype(X.dtype) for parameter in self.parameters]
-        self.X, self.X2 = X[:, kernel.active_dims], X2[:, kernel.active_dims]
-
-    def variance(self) -> AnyNDArray:
-        """Return k(x, x) for the rows of X, [N]: of a stationary kernel, by its first parameter."""
-        return np.full(len(self.X), np.sum(self.values[0]))
-
-    def variance_gradient(self, g: AnyNDArray) -> list[AnyNDArray]:
-        """Return the derivatives of Σ g k(x, x) in the parameters, g [N]."""
-        first, *others = self.values
-        return [np.full_like(first, np.sum(g)), *map(np.zeros_like, others)]
-
-    @abc.abstractmethod
-    def block(self, rows: slice, columns: slice) -> AnyNDArray:
-        """Return k(X[rows], X2[columns]), a new array: [B, C]."""
-
-    @abc.abstractmethod
-    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
-        """Return the derivatives of Σ G ∘ k(X[rows], X2[columns]) in the parameters, G [B, C]."""
-
-    def covariance(self, out: AnyNDArray | None = None, *, lower: bool = False) -> AnyNDArray:
-        """Return k(X, X2): [N, N2].
-
-        :param out: the array to write it into.
-        :param lower: whether the lower triangle suffices; what is above may then be anything.
-        """
-        out = np.empty([len(self.X), len(self.X2)], self.X.dtype) if out is None else out
-        for rows, columns in self._blocks(lower):
-            out[rows, columns] = self.block(rows, columns)
-        return out
-
-    def gradient(self, G: AnyNDArray, *, lower: bool = False) -> list[AnyNDArray]:
-        """Return the derivatives of Σ G ∘ k(X, X2) in the parameters, G [N, N2].
-
-        :param lower: whether what is above the diagonal is zero.
-        """
-        parts = [self.block_gradient(*block, G[block]) for block in self._blocks(lower)]
-        return [functools.reduce(operator.add, each) for each in zip(*parts, strict=True)]
-
-    def _blocks(self, lower: bool) -> Iterator[tuple[slice, slice]]:
-        N, C = len(self.X), len(self.X2)
-        B = max(8, BLOCK_SIZE // max(C, 1))
-        for i in range(0, N, B):
-            end = min(i + B, N)
-            yield slice(i, end), slice(0, end if lower else C)
 
 
 class NumpyConstant(NumpyKernel):
@@ -214,29 +157,24 @@ class NumpyStationary(NumpyKernel):
         ]
 
 
-def _exponential(exponent: AnyNDArray) -> AnyNDArray:
-    """Return the exponential, over its argument: of no number so small that it takes long."""
-    return np.exp(np.maximum(exponent, -75.0, out=exponent), out=exponent)
-
-
 def _root(multiple: AnyNDArray) -> AnyNDArray:
     return np.sqrt(np.maximum(multiple, 0.0, out=multiple), out=multiple)
 
 
 def _squared_exponential(exponent: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
-    found = _exponential(exponent)
+    found = exponential(exponent)
     return found, found
 
 
 def _matern32(squares: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
     r = _root(squares)
-    e = _exponential(-r)
+    e = exponential(-r)
     return (1.0 + r) * e, -0.5 * e
 
 
 def _matern52(squares: AnyNDArray) -> tuple[AnyNDArray, AnyNDArray]:
     r = _root(squares)
-    e = _exponential(-r)
+    e = exponential(-r)
     return (1.0 + r + r * r / 3.0) * e, (-1.0 / 6.0) * (1.0 + r) * e
 
 
@@ -246,67 +184,6 @@ SHAPES: dict[type[Kernel], tuple[float, _Shape]] = {
     gpflow.kernels.Matern52: (5.0, _matern52),
 }
 """h as a function of a multiple of s, and the multiple."""
-
-
-class NumpySpectralMixture(NumpyKernel):
-    """Σ_c v exp(-½ r² / ℓ²) cos(2πf r), r = x - x', over the components c of single features."""
-
-    names = "variances", "lengthscales", "frequencies"
-
-    def __init__(self, kernel: Any, X: AnyNDArray, X2: AnyNDArray, value: Value) -> None:
-        super().__init__(kernel, X, X2, value)
-        # For each component the exponent is a product of rows of three numbers, and the wave one of
-        # rows of two.
-        Q = len(self.values[0])
-        x, x2 = (np.tile(rows, Q).T for rows in (self.X, self.X2))  # [Q D, N]
-        v, scale, f = (part.reshape(-1, 1) for part in self.values)  # [Q D, 1]
-        a, a2, angle, angle2 = x / scale, x2 / scale, 2.0 * np.pi * f * x, 2.0 * np.pi * f * x2
-        one, one2, cos, sin = np.ones_like(a), np.ones_like(a2), np.cos(angle2), np.sin(angle2)
-        self._left = np.stack([a, -0.5 * a * a, one], axis=-1)  # [Q D, N, 3]
-        self._right = np.stack([a2, one2, -0.5 * a2 * a2], axis=1)  # [Q D, 3, N2]
-        self._left_waves = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-        self._right_waves = np.stack([v * cos, v * sin], axis=1)
-        powers = [cos, sin, x2 * cos, x2 * sin, x2 * x2 * cos, x2 * x2 * sin]
-        self._powers = np.stack(powers, axis=-1)  # [Q D, N2, 6]
-        self._x = x
-
-    @override
-    def block(self, rows: slice, columns: slice) -> AnyNDArray:
-        return functools.reduce(
-            operator.iadd, (self._component(c, rows, columns) for c in range(len(self._left)))
-        )
-
-    def _component(self, c: int, rows: slice, columns: slice) -> AnyNDArray:
-        waves = self._left_waves[c, rows] @ self._right_waves[c, :, columns]
-        return np.multiply(self._exponential(c, rows, columns), waves, out=waves)
-
-    def _exponential(self, c: int, rows: slice, columns: slice) -> AnyNDArray:
-        """Return exp(-½ r² / ℓ²) of a component."""
-        return _exponential(self._left[c, rows] @ self._right[c, :, columns])
-
-    @override
-    def block_gradient(self, rows: slice, columns: slice, G: AnyNDArray) -> list[AnyNDArray]:
-        """Return the derivatives, for each component with E = G ∘ exp(-½ r² / ℓ²) and a = 2πf x
-
-            Σ E cos(a - a') in v,    v Σ E r² cos(a - a') / ℓ³ in ℓ,
-            -2πv Σ E r sin(a - a') in f.
-
-        All are sums over rows of E times columns that depend on x' alone.
-        """
-        sums = []
-        for c in range(len(self._left)):
-            E = self._exponential(c, rows, columns)
-            sums.append((np.multiply(E, G, out=E) @ self._powers[c, columns]).T)
-        C, S, xC, xS, xxC, xxS = np.stack(sums, axis=1)  # [Q D, B]
-        x, (cos, sin) = self._x[:, rows], np.moveaxis(self._left_waves[:, rows], -1, 0)
-        waves = cos * C + sin * S  # Σ' E cos(a - a')
-        curves = x * x * waves - 2.0 * x * (cos * xC + sin * xS) + cos * xxC + sin * xxS
-        slopes = x * (sin * C - cos * S) - sin * xC + cos * xS
-        by_v, by_scale, by_f = (
-            part.sum(axis=1).reshape(self.values[0].shape) for part in (waves, curves, slopes)
-        )
-        v, scale, _ = self.values
-        return [by_v, v * by_scale / scale**3, -2.0 * np.pi * v * by_f]
 
 
 class NumpyCombination(NumpyKernel):
