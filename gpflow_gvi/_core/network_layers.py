@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from ..errors import short_repr
 from .network_function import as_function, is_keras, require_keras_3
+
+Array = np.ndarray[Any, Any]
 
 PENULTIMATE = "penultimate"
 LAYERS = "layers"
@@ -40,6 +43,13 @@ def output_activation(network: Any) -> str | None:
         return _activation_of(last)
     name = output_activation(last.layers[-1])
     return name if name in ("softmax", "sigmoid") else None
+
+
+def are_probabilities(values: Array) -> bool:
+    """Return True if rows of several columns add up to one, whatever layer made them."""
+    if values.shape[-1] == 1 or not np.all((values >= 0.0) & (values <= 1.0)):
+        return False
+    return bool(np.all(np.abs(values.sum(axis=-1) - 1.0) < 1e-3))
 
 
 def _activation_of(operation: Any) -> str | None:

@@ -81,14 +81,20 @@ class NetworkMean:
     def __call__(self, start: Start) -> MeanFunction:
         """Return the mean function."""
         from .._core.images import as_rows
-        from .._core.network_layers import without_link
+        from .._core.network_layers import are_probabilities, without_link
         from .q_training import fit_by_squares
 
         network = without_link(self.network) if start.of_classes else self.network
         mean, target = network_mean("mean", network, start), inducing_mean(start)
         X = start.X[:MAX_ROWS]  # the rows are shuffled
-        values = target(as_rows(X, start.prior.kernel))
-        fit_by_squares(mean, as_rows(X, mean), values, MAX_ITERATIONS)
+        rows, values = as_rows(X, mean), target(as_rows(X, start.prior.kernel))
+        if start.of_classes and are_probabilities(mean(rows[:100]).numpy()):
+            raise ValueError(
+                f"mean is {short_repr(self.network)}, which returns probabilities; it must return "
+                "logits, as the likelihood has a softmax of its own. Pass the same model without "
+                "its last activation."
+            )
+        fit_by_squares(mean, rows, values, MAX_ITERATIONS)
         return mean
 
 

@@ -225,14 +225,14 @@ class Outputs(NamedTuple):
         values = np.asarray(function(tf.cast(inputs.floats(X[:BLOCK]), default_float())))
         J = values.shape[-1]
         activation = network_layers.output_activation(function.network)
-        are_fractions = np.all((values >= 0.0) & (values <= 1.0))
-        if J > 1 and are_fractions and np.all(np.abs(values.sum(axis=-1) - 1.0) < 1e-3):
-            return cls(J, "probabilities")  # whatever layer made them
+        if network_layers.are_probabilities(values):
+            return cls(J, "probabilities")
         if activation in ("linear", "log_softmax"):
             return cls(J, "logits")
         if activation is not None:
             known = activation == ("sigmoid" if J == 1 else "softmax")
             return cls(J, "probabilities" if known else None)
+        are_fractions = np.all((values >= 0.0) & (values <= 1.0))
         return cls(J, None if are_fractions else "logits")
 
     @classmethod

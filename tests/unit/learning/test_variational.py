@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import sklearn.base
+import tensorflow as tf
 
 import gpflow_gvi as gvi
 from gpflow_gvi import covariances as r
@@ -315,6 +316,28 @@ def test_a_softmax_layer_at_the_end_of_a_mean_is_refused(softmax):
     options = {"kernel": gpflow.kernels.SquaredExponential(), "num_inducing": 8, "epochs": 1}
     with pytest.raises(ValueError, match=r"mean is .*ends with a layer Softmax.*without that"):
         gvi.learn((X, _triple(X)), mean=network, **options)
+
+
+class Probabilities(keras.Model):
+    """It ends with an operation of TensorFlow that no layer tells of."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(3)
+
+    def call(self, x):
+        return tf.nn.softmax(self.dense(x))
+
+    def get_config(self):
+        return {}
+
+
+def test_a_mean_that_returns_probabilities_is_refused():
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    network = Probabilities()
+    network(X)
+    with pytest.raises(ValueError, match=r"mean is .*returns probabilities; it must return logits"):
+        gvi.learn((X, _triple(X)), mean=network, kernel=gpflow.kernels.Matern52(), num_inducing=8)
 
 
 def test_estimators_take_the_parts_of_q():
