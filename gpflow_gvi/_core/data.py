@@ -204,8 +204,8 @@ def _not_finite(name: str, numbers: AnyNDArray, bad: AnyNDArray, columns: Any) -
         has_missing = name == "Y" and bool(np.any(np.isnan(numbers)))
         ignore = " learn(..., missing='ignore') leaves out missing values." * has_missing
         return ValueError(
-            f"{name} has NaN or infinite values in {where}. Drop those rows or fill them in before "
-            f"fitting.{ignore}"
+            f"{name} has NaN or infinite values in {where}. Drop those rows or fill them "
+            f"in.{ignore}"
         )
     return ValueError(
         f"{name} has values in {where} of which the largest is {np.max(np.abs(numbers)):.3g}, too "
