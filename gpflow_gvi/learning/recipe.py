@@ -142,7 +142,7 @@ class Recipe:
     are not fitted again without it."""
     max_rows_of_scores: int = 30_000
     """The screening predicts not more rows than these."""
-    max_rows_of_nested: int = 1000
+    max_rows_of_nested: int = 300
     """Up to this number of rows predictors are fitted without each two folds: with more, a single
     row hardly changes the predictions at others."""
     num_partitions: int = 3
