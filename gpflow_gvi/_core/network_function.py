@@ -22,8 +22,13 @@ from gpflow.config import default_float
 from ..errors import short_repr
 from .memo import once
 from .mode import is_training
-from .network_graph import finalize, own_objects
+from .network_graph import copy_attributes, finalize, is_written, own_objects
 from .state import Stateful, state
+
+OF_CONFIG = (
+    "Keras makes a network again from `get_config()`: let __init__ of the class take **kwargs and "
+    "hand them on, and write get_config if it has arguments of its own."
+)
 
 
 class NetworkFunction(Stateful):
@@ -183,13 +188,17 @@ class NetworkFunction(Stateful):
             with own_objects(self.network), warnings.catch_warnings():
                 # That of a network which is compiled and was never trained has no variables yet.
                 warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
-                arguments = copy.deepcopy(arguments, memo)
-        except (TypeError, ValueError) as error:
+                try:
+                    arguments = copy.deepcopy(arguments, memo)
+                except (NotImplementedError, TypeError, ValueError):
+                    if not is_written(self.network):
+                        raise
+                    copy_attributes(self.network, memo)
+                    arguments = copy.deepcopy(arguments, memo)
+        except (NotImplementedError, TypeError, ValueError) as error:
             raise TypeError(
-                f"network {self._title} cannot be copied, as a covariance with a kernel of its own "
-                "does and gpflow.utilities.deepcopy. Keras makes the copy from `get_config()`: let "
-                "__init__ of the model's class take **kwargs and hand them on, or write its "
-                "get_config and from_config."
+                f"network {self._title} cannot be copied, as training does, a covariance with a "
+                f"kernel of its own and gpflow.utilities.deepcopy. {OF_CONFIG}"
             ) from error
         return restore(*arguments)
 
@@ -197,6 +206,18 @@ class NetworkFunction(Stateful):
 def as_function(network: Callable[..., Any]) -> NetworkFunction:
     """Return a network as a `NetworkFunction`; the same one in several places is called once."""
     return network if isinstance(network, NetworkFunction) else NetworkFunction(network)
+
+
+def require_config(network: Any) -> None:
+    """Raise if Keras cannot make a model, `is_written`, again."""
+    if is_written(network):
+        try:
+            with own_objects(network):
+                type(network).from_config(network.get_config())
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{type(network).__name__} has no configuration. {OF_CONFIG}"
+            ) from error
 
 
 def in_precision(network: Any, dtype: Any = None) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import inspect
 import math
 import types
 import warnings
@@ -10,12 +12,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from ..errors import short_repr
 
 FUNCTIONS = "function", "mask", "_output_shape", "activation", "recurrent_activation"
 """The attributes of layers that may be functions."""
+
+TRAINING = "compile", "fit", "train_step", "compute_loss"
+"""What a class of models may do in another way than Keras."""
 
 
 class Part(NamedTuple):
@@ -87,6 +93,40 @@ def head(network: Any, output: str | int | None) -> Any:
     return model
 
 
+def as_graph(network: Any, example: Any) -> Any:
+    """Return a model, `is_written`, as the graph of its layers; another, or one without, as it is.
+
+    There is a graph if `call` uses layers and `keras.ops` alone, which take symbolic tensors. A
+    model with another way of training, or losses of its own, stays as it is.
+
+    :param example: inputs, [N, D...].
+    """
+    is_model = is_written(network) and isinstance(network, keras.Model)
+    if not is_model or any(
+        getattr(type(network), name) is not getattr(keras.Model, name) for name in TRAINING
+    ):
+        return network
+    expected = network(example)
+    if not tf.is_tensor(expected):
+        return network
+    inputs = keras.Input(example.shape[1:], dtype=example.dtype)
+    is_told = "training" in inspect.signature(network.call).parameters
+    try:
+        outputs = network.call(inputs, **{"training": None} if is_told else {})
+        graph = keras.Model(inputs, outputs, name=network.name)
+        is_same = np.allclose(graph(example), expected, rtol=1e-3, atol=1e-5)
+        with own_objects(graph):
+            keras.Model.from_config(graph.get_config())  # as copies of it are made
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        return network
+    has_all = {*map(id, graph.variables)} == {*map(id, network.variables)}
+    if not (is_same and has_all and len(graph.losses) == len(network.losses)):
+        return network
+    if network.compiled:
+        graph.compile_from_config(network.get_compile_config())
+    return graph
+
+
 def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
     """Return a copy of a model with the layers of models inside among its own layers.
 
@@ -109,7 +149,7 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
         inputs = given = keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)
     try:
         with own_objects(network):
-            copy = keras.Model(inputs, copies(network, given), name=network.name)
+            model = keras.Model(inputs, copies(network, given), name=network.name)
         copies.take_weights()
     except (NotImplementedError, TypeError, ValueError) as error:
         why = (
@@ -122,8 +162,8 @@ def flat(network: Any, parts: Sequence[Part] = ()) -> Any:
         warnings.warn(f"{why} Layers of models inside it are no features.", stacklevel=2)
         return network
     if getattr(network, "compiled", False):
-        copy.compile_from_config(network.get_compile_config())
-    return copy
+        model.compile_from_config(network.get_compile_config())
+    return model
 
 
 class _Copies:
@@ -152,15 +192,52 @@ class _Copies:
             while name in self.names:  # two models may have layers of one name
                 name += "_"
             self.names.add(name)
-            copy = type(layer).from_config({**layer.get_config(), "name": name})
-            self.copies[id(layer)] = layer, copy
+            new = type(layer).from_config({**layer.get_config(), "name": name})
+            self.copies[id(layer)] = layer, new
         return self.copies[id(layer)][1]
 
     def take_weights(self) -> None:
         """Give the copies the weights of the layers."""
-        for layer, copy in self.copies.values():
-            copy.set_weights(layer.get_weights())
-            finalize(copy)
+        for layer, new in self.copies.values():
+            new.set_weights(layer.get_weights())
+            finalize(new)
+
+
+def is_written(layer: Any) -> bool:
+    """Return True for a layer or a model of a class that is not Keras's, with its own `call`."""
+    is_graph = isinstance(layer, keras.Sequential) or getattr(layer, "inputs", None)
+    return isinstance(layer, keras.layers.Layer) and _is_of_another(type(layer)) and not is_graph
+
+
+def _is_of_another(kind: type) -> bool:
+    return kind.__module__.split(".")[0] != "keras"
+
+
+def copy_attributes(layer: Any, memo: dict[int, Any]) -> None:
+    """Note a copy of a layer or a model, `is_written`, with copies of its attributes.
+
+    Keras makes a copy from a configuration. It notes no arguments of classes of models, and adds
+    some that `__init__` need not take.
+
+    :param memo: that of `copy.deepcopy`.
+    """
+    kind: Any = type(layer)
+    base = keras.Model if issubclass(kind, keras.Model) else keras.layers.Layer
+    new, usual = kind.__new__(kind), base()
+    base.__init__(new, trainable=layer.trainable, dtype=layer.dtype_policy, name=layer.name)
+    memo |= {id(layer): new, id(layer._tracker): new._tracker}  # lists of layers have the latter
+    for inner in layer._flatten_layers(include_self=False, recursive=False):
+        if is_written(inner):
+            copy_attributes(inner, memo)
+    compiled = getattr(layer, "compiled", False)
+    if compiled:
+        usual.compile()
+    for name in [*vars(layer)]:
+        if not (name in vars(usual) or name.startswith("_self_")):  # which TensorFlow adds
+            setattr(new, name, copy.deepcopy(getattr(layer, name), memo))
+    new.built = layer.built
+    if compiled:
+        new.compile_from_config(layer.get_compile_config())
 
 
 def _unpacked(network: Any, parts: Sequence[Part], rows: Any) -> Any:
@@ -191,10 +268,9 @@ def own_objects(network: Any) -> Iterator[None]:
     is_keras = isinstance(network, keras.layers.Layer)
     parts = tf.train.TrackableView(network).descendants() if is_keras else []
     layers = [part for part in parts if isinstance(part, keras.layers.Layer)]
+    layers += network._flatten_layers() if is_keras else []  # those in lists and dictionaries, too
     kinds = {type(layer) for layer in layers}
-    own: dict[str, Any] = {
-        kind.__name__: kind for kind in kinds if kind.__module__.split(".")[0] != "keras"
-    }
+    own: dict[str, Any] = {kind.__name__: kind for kind in kinds if _is_of_another(kind)}
     found = {id(each): each for each in (vars(layer).get(n) for layer in layers for n in FUNCTIONS)}
     functions = [each for each in found.values() if _is_own(each)]
     names = [each.__name__ for each in functions]

@@ -16,6 +16,7 @@ Array = np.ndarray[Any, Any]
 
 PENULTIMATE = "penultimate"
 LAYERS = "layers"
+INPUTS = "inputs"
 
 OPERATIONS = {
     name.replace("_", ""): name
@@ -149,6 +150,24 @@ def _has_known_layers(network: Any) -> bool:
     return is_keras(network) and bool(getattr(network, "inputs", None))
 
 
+def named_layers(features: Any) -> list[str]:
+    """Return those of features, one or several, that are of layers."""
+    several = features if isinstance(features, list | tuple) else [features]
+    return [each for each in several if isinstance(each, str) and each != INPUTS]
+
+
+def require_layers(network: Any, features: Any) -> None:
+    """Raise if there are features of layers, and these are not known."""
+    names = named_layers(features)
+    if names and not _has_known_layers(network):
+        raise TypeError(
+            f"features is {names[0]!r}, but network is {short_repr(network)}, whose layers are not "
+            "known. Pass a Sequential or functional model of Keras that knows the shape of its "
+            "inputs, or one whose call uses layers and keras.ops alone; or pass features="
+            '"inputs", or a model of the features.'
+        )
+
+
 def with_features(
     network: Any, features: Sequence[str], of: Any
 ) -> tuple[Any, list[int], int | None]:
@@ -162,12 +181,7 @@ def with_features(
         layer; or "layers", `_resolutions`, and what the last layer receives.
     :param of: the model whose layers these are: the network, or the first of an `ensemble`.
     """
-    if not _has_known_layers(of):
-        raise TypeError(
-            f"features is {features[0]!r}, but network is {short_repr(of)}, whose layers are not "
-            "known. Pass a Sequential or functional model of Keras that knows the shape of its "
-            'inputs, or features="inputs", or a model of the features.'
-        )
+    require_layers(of, features)
     tensors: list[Any] = []
     last = None
     for name in features:

@@ -17,8 +17,8 @@ BATCH_SIZE, MAX_STEPS = 200, 4000
 """The rows in a training step of a network, and the number of steps that ten epochs may exceed."""
 
 PENALTIES: dict[str, Any] = {"eps": 1e-2, "alphas": 20, "cv": 5}
-"""Of a Lasso. Smaller ones than a hundredth of the largest take many more iterations, and more of
-them predict no better."""
+"""How a Lasso chooses its penalty. Smaller ones than a hundredth of the largest take many more
+iterations, and more of them predict no better."""
 
 
 @dataclasses.dataclass(frozen=True)

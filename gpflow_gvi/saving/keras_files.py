@@ -24,7 +24,7 @@ import h5py
 import keras
 import tensorflow as tf
 
-from .._core.network_function import is_keras
+from .._core.network_function import is_keras, require_config
 from ..training.trainer import Trainer
 from .archive import members, objects
 
@@ -97,6 +97,7 @@ def weights(network: Any) -> list[Any]:
 
 def write(network: Any) -> tuple[bytes, dict[str, Any]]:
     """Return the file that Keras writes of a network, and the options of `read`."""
+    require_config(network)
     is_layer, model = not hasattr(network, "save"), network
     if is_layer:
         if not network.built:

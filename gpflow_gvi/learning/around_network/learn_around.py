@@ -38,7 +38,8 @@ from gpflow.utilities import positive
 from ..._core import checks, labels, network_layers, progress
 from ..._core.data import Data, as_floats
 from ..._core.graphs import deepcopy
-from ..._core.network_graph import flat, head, parts_of
+from ..._core.network_function import is_keras
+from ..._core.network_graph import as_graph, flat, head, parts_of
 from ..._core.notices import logger
 from ..._core.row_blocks import by_blocks
 from ...calibration.conformal_prediction import conformal
@@ -97,12 +98,16 @@ def learn_around(
         networks = [flat(each, parts) for each in networks]
     inputs = Inputs.of(networks[0], X, parts)
     X = inputs.validated("X", X)
+    networks = [as_graph(each, inputs.floats(X[:1])) for each in networks]
     outputs = Outputs.of_all(networks, inputs, X)
     likelihood = _likelihood(settings, networks[0], outputs, Y)
     settings = dataclasses.replace(settings, likelihood=likelihood)
     K = max(outputs.columns, 2) if settings.of_classes else 0
     if K == 0:
         outputs = outputs._replace(kind=None)  # whatever they are, they are numbers
+    features = network_layers.LAYERS if given.features is None else given.features
+    if is_keras(networks[0]):
+        network_layers.require_layers(networks[0], features)
     classes = np.arange(K) if settings.classes is None else settings.classes
     order = order_of(given.classes, classes if K else None, K)
     if training is None:
@@ -120,11 +125,10 @@ def learn_around(
         if K == 0:
             units_of_h = units_of_training(networks, split.outputs.linear)
         targets = columns_of(order) if K else units_of_h.standard
-        networks, history = training.of_all(networks, inputs, split, outputs.kind, targets)
+        networks, history = training.of_all(networks, inputs, split, outputs, targets)
     elif validation_data is None and (split.holds_out or split.calibration is not None):
         _warn_of_seen_rows()
     progress.now("outputs and features of all rows")
-    features = network_layers.LAYERS if given.features is None else given.features
     reach = reach_of(split.train[0], inputs.floats)
     rows = network_rows(networks, features, inputs, outputs, order, reach)
     corrected_by = None

@@ -30,8 +30,6 @@ from ..rows.scaling import Scaling
 from .network_data import side_by_side
 from .reach import BLOCK, Classes, beyond
 
-INPUTS = "inputs"
-
 MIN_PROBABILITY = 1e-30
 """Probabilities that round to zero have a finite logarithm."""
 
@@ -263,7 +261,7 @@ def network_rows(
     several = list(features) if isinstance(features, list | tuple) else [features]
     if not several:
         raise ValueError('features is empty; pass "penultimate", "inputs", or a model of them.')
-    names = [each for each in several if isinstance(each, str) and each != INPUTS]
+    names = network_layers.named_layers(several)
     models = [each for each in several if not isinstance(each, str)]
     for model in models:
         if not callable(model):
@@ -280,7 +278,7 @@ def network_rows(
     parts = tuple(copy.deepcopy(as_function(part)) for part in (first, *models))
     example = tf.zeros([1, *inputs.shape], default_float())
     sizes += [int(part(example).shape[-1]) for part in parts[1:]]
-    with_inputs = INPUTS in several
+    with_inputs = network_layers.INPUTS in several
     return NetworkInputs(
         parts,
         inputs,

@@ -18,7 +18,7 @@ from ...errors import short_repr
 from ..q_training import CosineAdam, EarlyStopping, Passes, Schedule
 from ..rows.scaling import Scaling
 from ..rows.split import Rows, Split
-from .network_rows import Inputs
+from .network_rows import Inputs, Outputs
 from .reach import BLOCK
 
 Targets = Callable[[AnyNDArray], tf.Tensor]
@@ -53,13 +53,13 @@ class NetworkTraining:
     """Those of the user, beside early stopping."""
 
     def of_all(
-        self, networks: list[Any], inputs: Inputs, split: Split, loss: str | None, targets: Targets
+        self, networks: list[Any], inputs: Inputs, split: Split, outputs: Outputs, targets: Targets
     ) -> tuple[list[Any], dict[str, list[float]]]:
         """Return trained copies of networks, and the history of Keras; one after the other.
 
         The batches of each are in another order. The history of the second is "loss of network 2".
-        :param loss: "logits" or "probabilities", what the networks return for labels; or None for
-            numbers.
+
+        :param outputs: what the networks return.
         :param targets: what makes of Y the numbers that are predicted, or the columns of labels.
         """
 
@@ -70,9 +70,9 @@ class NetworkTraining:
             declared = [tf.as_dtype(each.dtype) for each in getattr(network, "inputs", None) or ()]
             taken = (declared or [tf.float32])[0].as_numpy_dtype
             X, Y = tf.constant(inputs.floats(rows[0]).astype(taken)), targets(rows[1])
-            if loss is not None and _name_of_loss(network).startswith(OF_CODES):
-                K = network.output_shape[-1]
-                Y = tf.one_hot(Y[:, 0], K) if K > 1 else Y
+            K = outputs.columns
+            if outputs.kind is not None and K > 1 and _name_of_loss(network).startswith(OF_CODES):
+                Y = tf.one_hot(Y[:, 0], K)
             numbers = tf.data.Dataset.range(len(X))
             if seed is not None:
                 numbers = numbers.shuffle(len(X), seed=seed).repeat()
@@ -98,7 +98,7 @@ class NetworkTraining:
                 if split.validation is not None:
                     held_out = batches(split.validation, BLOCK, network)
                 named = f" of network {i + 1}" if i else ""
-                found = self._fit(network, schedule, train, held_out, loss)
+                found = self._fit(network, schedule, train, held_out, outputs)
                 history.update({f"{key}{named}": values for key, values in found.items()})
         return trained, history
 
@@ -108,10 +108,10 @@ class NetworkTraining:
         schedule: Schedule,
         train: tf.data.Dataset,
         held_out: tf.data.Dataset | None,
-        loss: str | None,
+        outputs: Outputs,
     ) -> dict[str, list[float]]:
         if not _is_compiled(network):
-            network.compile(self.optimizer(schedule.steps), _loss(network, loss))
+            network.compile(self.optimizer(schedule.steps), _loss(outputs))
         callbacks = list(self.callbacks)
         if held_out is not None:
             patience = EarlyStopping().patience_of(schedule.epochs)
@@ -183,10 +183,10 @@ def _is_compiled(network: Any) -> bool:
     return getattr(network, "optimizer", None) is not None
 
 
-def _loss(network: Any, loss: str | None) -> Any:
-    if loss is None:
+def _loss(outputs: Outputs) -> Any:
+    if outputs.kind is None:
         return "mse"
-    from_logits = loss == "logits"
-    if network.output_shape[-1] == 1:
+    from_logits = outputs.kind == "logits"
+    if outputs.columns == 1:
         return keras.losses.BinaryCrossentropy(from_logits=from_logits)
     return keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import threading
 
 import gpflow
 import keras
@@ -391,18 +392,74 @@ def test_a_model_of_the_user_s_own_class_is_copied():
     assert {id(v) for v in copied.variables}.isdisjoint(id(v) for v in function.variables)
 
 
-def test_a_model_that_keras_cannot_copy_is_named():
-    class Stubborn(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.inner = keras.layers.Dense(1)
+class OwnLayer(keras.layers.Layer):
+    """A layer of which Keras can make no other, as it hands `__init__` more than that takes."""
 
-        def call(self, X):
-            return self.inner(X)
+    def __init__(self, units):
+        super().__init__()
+        self.inner, self._norm = keras.layers.Dense(units), keras.layers.BatchNormalization()
 
-    function = NetworkFunction(Stubborn())
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(1,), initializer="ones")
+        self.kept = self.add_weight(shape=(1,), initializer="ones", trainable=False)
+
+    def call(self, X):
+        return self._norm(self.inner(X)) * self.scale * self.kept
+
+
+class OwnModel(keras.Model):
+    """A model as it is written in tutorials, of which Keras can make no other, either."""
+
+    def __init__(self, units, within=None):
+        super().__init__()
+        self.first = OwnLayer(4)
+        self.several = [keras.layers.Dense(3, "tanh"), OwnLayer(units)]
+        self.named = {"a": keras.Sequential([keras.layers.Dense(units)])}
+        self.again, self.within, self.units = self.first, within, units
+        self.offset = self.add_weight(shape=(units,), initializer="ones")
+
+    def call(self, X, training=None):
+        X = self.first(X) if self.within is None else self.first(self.within(X))
+        X = tf.nn.relu(X)  # which takes no symbolic tensor
+        for layer in self.several:
+            X = layer(X, training=training)
+        return self.named["a"](X) + self.offset
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_model_without_a_configuration_is_copied(is_trained, is_nested):
+    model = OwnModel(2, OwnModel(5) if is_nested else None)
+    if is_trained:
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+        model.fit(X, X, epochs=2, verbose=0)
+    function = NetworkFunction(model)
     function(X)
-    with pytest.raises(TypeError, match=r"Stubborn '.*' cannot be copied.*take \*\*kwargs"):
+    copied = gpflow.utilities.deepcopy(function)
+    np.testing.assert_array_equal(copied(X), function(X))
+    with training():
+        np.testing.assert_array_equal(copied(X), function(X))
+    assert [w.shape for w in copied.weights.values()] == [
+        w.shape for w in function.weights.values()
+    ]
+    assert {id(v) for v in copied.variables}.isdisjoint(id(v) for v in function.variables)
+    assert {id(v) for v in copied.state}.isdisjoint(id(v) for v in function.state)
+    assert copied.network.again is copied.network.first
+    before = model.get_weights()
+    if not is_trained:
+        copied.network.compile("sgd", "mse")
+    copied.network.fit(X, X, epochs=2, verbose=0)
+    for now, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert_differ(copied(X), function(X))
+
+
+def test_a_model_that_cannot_be_copied_is_named():
+    model = OwnModel(2)
+    model.lock = threading.Lock()
+    function = NetworkFunction(model)
+    function(X)
+    with pytest.raises(TypeError, match=r"OwnModel '.*' cannot be copied.*take \*\*kwargs"):
         gpflow.utilities.deepcopy(function)
 
 

@@ -384,3 +384,42 @@ def test_another_backend_of_keras_is_told_of(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(TypeError, match=r"with the backend 'jax', .* Set KERAS_BACKEND=tensorflow"):
         gvi.mean_functions.Network(plain())
+
+
+class Tutorial(keras.Model):
+    """A model as tutorials write it, whose arguments Keras does not know."""
+
+    def __init__(self, columns, activation=keras.ops.relu):
+        super().__init__()
+        self.flatten, self.last = L.Flatten(), L.Dense(columns)
+        self.hidden, self.activation = L.Dense(8), activation
+
+    def call(self, inputs):
+        return self.last(self.activation(self.hidden(self.flatten(inputs))))
+
+
+def test_a_model_that_is_a_class_has_layers_to_take_features_from(tmp_path):
+    model = Tutorial(3)
+    h = model(IMAGES).numpy()
+    before = [weight.copy() for weight in model.get_weights()]
+    learned = gvi.learn((IMAGES, LABELS), network=model, features="penultimate", epochs=1)
+    assert learned.inputs.num_features == (8,)
+    for weight, old in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+    learned = around((IMAGES, h), model, features="penultimate")
+    assert_close(learned.predict(IMAGES), h, precision=np.float32)
+    gvi.save(learned, tmp_path / "model")
+    loaded = gvi.load(tmp_path / "model")
+    assert_close(loaded.predict(IMAGES), learned.predict(IMAGES))
+
+
+def test_a_model_that_is_a_class_without_a_graph_is_trained_on_its_inputs(tmp_path):
+    data = IMAGES, LABELS
+    with pytest.raises(
+        TypeError, match=r'layers are not known.*keras.ops alone.*features="inputs"'
+    ):
+        gvi.learn(data, network=Tutorial(3, tf.nn.relu), features="penultimate", epochs=10**6)
+    learned = gvi.learn(data, network=Tutorial(3, tf.nn.relu), features="inputs", epochs=1)
+    assert learned.predict_proba(IMAGES).shape == (N, 3)
+    with pytest.raises(TypeError, match=r"cannot be saved.*let __init__ of the class take \*\*kw"):
+        gvi.save(learned, tmp_path / "model")
