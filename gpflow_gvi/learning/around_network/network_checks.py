@@ -39,7 +39,8 @@ def is_put_around(network: Any, features: Any, train_network: bool | None, data:
     is_fixed = train_network is not None and not train_network
     asked = features is not None or is_fixed or isinstance(network, list | tuple)
     embeds = network_layers.has_layer(network, "Embedding")
-    return asked or is_of_images or embeds or bool(parts_of(network))
+    is_of_several = len(getattr(network, "outputs", None) or ()) > 1 or bool(parts_of(network))
+    return asked or is_of_images or embeds or is_of_several
 
 
 def order_of(names: Sequence[Any] | None, classes: AnyNDArray | None, K: int) -> tuple[int, ...]:

@@ -116,6 +116,19 @@ def test_what_does_not_fit_the_inputs_or_heads_is_refused(inputs, options, messa
         around(data, net, **({"output": "topic"} | options))
 
 
+def test_a_process_is_put_around_one_of_several_heads_for_rows_of_numbers():
+    rows = keras.Input((6,))
+    hidden = L.Dense(5, "relu")(rows)
+    net = keras.Model(rows, {"kind": L.Dense(3)(hidden), "amount": L.Dense(1)(hidden)})
+    X = RNG.normal(size=(N, 6))
+    with pytest.raises(
+        ValueError, match="has the outputs \\['kind', 'amount'\\]: pass output='kind'"
+    ):
+        gvi.learn((X, LABELS), network=net)
+    learned = gvi.learn((X, LABELS), network=net, output="kind", epochs=1)
+    assert learned.inputs.num_outputs == 3
+
+
 def test_a_head_of_a_network_with_one_output_is_refused():
     with pytest.raises(ValueError, match="has not several outputs"):
         around((IMAGES, LABELS), plain(), output="topic")
