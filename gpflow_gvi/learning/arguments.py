@@ -9,11 +9,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
 from .._core import checks, feature_names, labels, row_numbers
 from .._core.data import Data
+from .._core.network_graph import as_graph
 from ..errors import short_repr
 from ..kernels.active_columns import require_columns
 from ..likelihoods import has_constant_noise
@@ -27,7 +29,7 @@ from .q_training import BatchTraining, CosineAdam, EarlyStopping, Passes
 from .refusals import refuse
 from .rows.split import from_one_hot, is_of_one_column, of_labels, weights_of_rows
 from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
-from .variational import softmax_of
+from .variational import is_network, softmax_of
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -77,6 +79,11 @@ class Arguments(SimpleNamespace):
 
     def of_q(self) -> QRequest:
         """The arguments that are of Q; where none is given, Q is not trained."""
+        mean, of_arrays = vars(self)["mean"], isinstance(self.data, tuple | list)
+        if is_network(mean) and of_arrays:
+            _, *shape = getattr(inputs_of(self.data), "shape", ()) or (0,)
+            if len(shape) > 1:  # images become rows, so that it has to know the shape of one
+                vars(self)["mean"] = as_graph(mean, np.zeros([1, *shape], default_float()))
         asked = QRequest.of(**self.only(*QRequest.__annotations__))
         if not asked.is_given:
             refuse(refusals.NOT_TRAINED, **self.only("batch_size", "learning_rate"))

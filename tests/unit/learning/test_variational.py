@@ -253,6 +253,26 @@ def test_gwi_of_images_in_one_call(kernel, options):
     assert np.mean(found == labels) > 0.9
 
 
+class Written(keras.Model):
+    """A network that learns the shape of its inputs when it is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = keras.layers.Conv2D(6, 3, activation="relu")
+        self.pool, self.last = keras.layers.GlobalMaxPooling2D(), keras.layers.Dense(3)
+
+    def call(self, inputs):
+        return self.last(self.pool(self.convolution(inputs)))
+
+
+def test_a_model_that_is_a_class_may_be_the_mean_for_images():
+    X, y = _images(60, 0)
+    options = {"kernel": _feature_map(), "num_inducing": 5, "epochs": 1}
+    learned = gvi.learn((X, y), mean=Written(), **options)
+    assert isinstance(learned.likelihood, gpflow.likelihoods.Softmax)
+    assert learned.predict_f(X)[0].shape == (60, 3)
+
+
 def _triple(x):
     return np.where(x[:, 0] < -0.6, "low", np.where(x[:, 0] > 0.6, "high", "middle"))
 
