@@ -112,15 +112,22 @@ def as_graph(network: Any, example: Any) -> Any:
     inputs = keras.Input(example.shape[1:], dtype=example.dtype)
     is_told = "training" in inspect.signature(network.call).parameters
     try:
-        outputs = network.call(inputs, **{"training": None} if is_told else {})
-        graph = keras.Model(inputs, outputs, name=network.name)
+        graph, other = (
+            keras.Model(inputs, network.call(inputs, **{"training": of} if is_told else {}))
+            for of in (None, True)
+        )
+        graph.name = network.name
         is_same = np.allclose(graph(example), expected, rtol=1e-3, atol=1e-5)
         with own_objects(graph):
             keras.Model.from_config(graph.get_config())  # as copies of it are made
     except (AttributeError, NotImplementedError, TypeError, ValueError):
         return network
     has_all = {*map(id, graph.variables)} == {*map(id, network.variables)}
-    if not (is_same and has_all and len(graph.losses) == len(network.losses)):
+    # `if training:` has no place in a graph.
+    parts = [({*map(id, each.layers)}, len(each.operations)) for each in (graph, other)]
+    if not (is_same and has_all and parts[0] == parts[1]):
+        return network
+    if len(graph.losses) != len(network.losses):
         return network
     if network.compiled:
         graph.compile_from_config(network.get_compile_config())

@@ -47,6 +47,12 @@ class WithTraining(Written):
         return {"loss": tf.zeros([])}
 
 
+class WithBranch(Written):
+    def call(self, inputs, training=False):
+        outputs = super().call(inputs, training=training)
+        return 0.5 * outputs if training else outputs
+
+
 class WithLayer(Written):
     def __init__(self):
         super().__init__()
@@ -98,6 +104,7 @@ def test_it_is_compiled_as_the_model_is():
         WithWeight(),
         WithLoss(),
         WithTraining(),
+        WithBranch(),
         WithLayer(),
         keras.Sequential([keras.Input((3,)), L.Dense(1)]),
         L.Dense(1),
