@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 
 from .._core.graphs import deepcopy
 from ..gaussian_process import GaussianProcess
-from ..kernels.numpy_kernels import value_of
+from ..kernels.numpy_parameters import value_of
 from ..regulariser.conditioning import conditioned
 from ..regulariser.evidence import InducingEvidence, titsias_gap
 from ..regulariser.evidence_fit import EvidenceFit, Rows

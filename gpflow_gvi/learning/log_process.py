@@ -133,7 +133,7 @@ def _loss(theta: Array, X: Array, z: Array, prior: Array) -> tuple[float, Array]
         id(function.variance): np.exp(theta[0]),
         id(function.lengthscales): np.exp(theta[1:]),
     }
-    covariances = numpy_kernel(kernel, X, value=lambda parameter: values[id(parameter)])
+    covariances = numpy_kernel(kernel, X, values=values)
     found = exact_evidence(covariances, np.full_like(z, NOISE), z)
     (_, by_variance), (_, by_lengthscales) = found.by_kernel[1:]
     gradient = np.array([by_variance, *by_lengthscales]) * np.exp(theta)

@@ -18,7 +18,7 @@ from gpflow.utilities import positive
 from scipy.optimize import minimize_scalar
 
 from .._core import outputs
-from ..kernels.numpy_kernels import value_of
+from ..kernels.numpy_parameters import value_of
 from ..mean_functions.predictor import Predictor
 from ..regulariser.evidence_fit import BOUNDS_OF_EXPONENT
 from .default_predictors import noise_models

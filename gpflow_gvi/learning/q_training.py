@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from gpflow.base import RegressionData
     from gpflow.functions import MeanFunction
 
+    from ..kernels.numpy_parameters import ValuesById
     from ..models import GVI
     from ..regulariser.fit import Regulariser
-    from ..regulariser.lbfgs import Minimise, ValuesById
+    from ..regulariser.lbfgs import Minimise
     from .learned import Learned
     from .start import TrainingData
 

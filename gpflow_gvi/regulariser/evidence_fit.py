@@ -29,16 +29,17 @@ from gpflow.utilities import parameter_dict
 from .._core import outputs
 from .._core.graphs import without_gradients
 from ..gaussian_process import GaussianProcess
-from ..kernels.numpy_kernels import (
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
+from ..kernels.numpy_parameters import (
+    THEIR_OWN,
     NumpyParameter,
     NumpyParameters,
-    has_numpy_kernel,
+    ValuesById,
     is_known,
-    numpy_kernel,
 )
 from .evidence import Evidence, InducingEvidence
 from .exact_evidence import exact_evidence
-from .lbfgs import THEIR_OWN, LossWithGradients, Minimise, ValuesById, assign_by_id, by_tape
+from .lbfgs import LossWithGradients, Minimise, assign_by_id, by_tape
 
 BOUNDS_OF_EXPONENT = 0.0, 1.5
 """The bounds of κ: a learned pattern is flatter than the errors are, but not by much."""
@@ -184,8 +185,9 @@ class EvidenceFit:
         read = NumpyParameters(self._known, at)
         weights = at[id(self.weights)] if id(self.weights) in at else self.weights.numpy()
         residual = Y - np.einsum("cj,ncj->nj", weights, means)
-        variance, ratio = read.value(self.variance), pattern ** read.value(self.exponent)
-        covariances = numpy_kernel(self.prior.kernel, X, value=read.value)
+        variance, exponent = (read.values[id(each)] for each in (self.variance, self.exponent))
+        ratio = pattern**exponent
+        covariances = numpy_kernel(self.prior.kernel, X, values=read.values)
         found = exact_evidence(covariances, variance * ratio, residual)
         by_ratio = found.by_noise * ratio
         by_exponent = variance * np.sum(by_ratio * np.log(pattern))

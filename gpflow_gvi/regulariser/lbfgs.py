@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,14 +13,11 @@ import tensorflow as tf
 
 from .._core.threads import one_thread
 from ..errors import NonFiniteLossError
+from ..kernels.numpy_parameters import THEIR_OWN, ValuesById
 
 Array = np.ndarray[Any, Any]
 Loss = Callable[[], tf.Tensor]
 Variables = Sequence[tf.Variable]
-ValuesById = Mapping[int, Array]
-"""Values of variables by their ids; variables that are not among them have their own."""
-
-THEIR_OWN: ValuesById = MappingProxyType({})
 
 
 class Minimise(Protocol):

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import tensorflow as tf
-from gpflow import Parameter
 from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel, SharedIndependent
 
 from .._core import images, linalg, outputs, row_blocks
 from ..kernels.feature_map import FeatureMap
-from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel, value_of
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
+from ..kernels.numpy_parameters import value_of
 
 MAX_BLOCK = 64
 """The maximal number of pivots between two passes over the data; it bounds the memory."""
@@ -85,17 +85,12 @@ def _evaluated(kernel: Kernel, X: AnyNDArray) -> tuple[Covariance, AnyNDArray]:
     """Return a function that evaluates the kernel between rows, and the variances: [J, N]."""
     if has_numpy_kernel(kernel, X.shape[1:]):
         # To read parameters takes as long as to evaluate the kernel between a few rows.
-        values: dict[int, AnyNDArray] = {}
-
-        def value(parameter: Parameter) -> AnyNDArray:
-            if id(parameter) not in values:
-                values[id(parameter)] = value_of(parameter)
-            return values[id(parameter)]
+        values = {id(parameter): value_of(parameter) for parameter in kernel.parameters}
 
         def by_numpy(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:
-            numpy_kernel(kernel, X[rows], X[columns], value=value).covariance(out[0])
+            numpy_kernel(kernel, X[rows], X[columns], values=values).covariance(out[0])
 
-        return by_numpy, numpy_kernel(kernel, X, value=value).variance()[None]
+        return by_numpy, numpy_kernel(kernel, X, values=values).variance()[None]
     points = tf.constant(X)
 
     def by_gpflow(rows: AnyNDArray, columns: AnyNDArray, out: AnyNDArray) -> None:

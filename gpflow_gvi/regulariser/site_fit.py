@@ -19,16 +19,15 @@ from gpflow.likelihoods import Likelihood
 
 from .._core.graphs import without_gradients
 from ..gaussian_process import GaussianProcess
-from ..kernels.numpy_kernels import (
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
+from ..kernels.numpy_parameters import (
+    THEIR_OWN,
     NumpyParameter,
     NumpyParameters,
-    Value,
-    has_numpy_kernel,
+    ValuesById,
     is_known,
-    numpy_kernel,
-    value_of,
 )
-from .lbfgs import LossWithGradients, Minimise, ValuesById, assign_by_id, by_tape
+from .lbfgs import LossWithGradients, Minimise, assign_by_id, by_tape
 from .sites import (
     Covariances,
     Sites,
@@ -226,7 +225,7 @@ class SiteFit:
         if not self._is_numpy(rows):
             return self._run(bound.gradients, rows, sites)
         read = NumpyParameters(self._known)
-        known = _NumpyCovariances(bound.prior.kernel, rows, read.value)
+        known = _NumpyCovariances(bound.prior.kernel, rows, read.values)
         value, by_at, by_others = self._run(
             bound.gradients_by_covariances, known.values, rows, sites
         )
@@ -247,7 +246,7 @@ class SiteFit:
         """Return rows with what of P the sites need there, for the parameters as they are."""
         rows = _tensors(rows)
         if self._is_numpy(rows):
-            at = _NumpyCovariances(self.bound.prior.kernel, rows, value_of).values
+            at = _NumpyCovariances(self.bound.prior.kernel, rows, THEIR_OWN).values
         else:
             at = self._run(self.bound.covariances, rows)
         return self._run(self.bound.rows, at, rows)
@@ -292,10 +291,10 @@ def _tensors(rows: Rows) -> Rows:
 class _NumpyCovariances:
     """The covariances of one output, or of one that all share, and derivatives in the kernel."""
 
-    def __init__(self, kernel: Kernel, rows: Rows, value: Value) -> None:
+    def __init__(self, kernel: Kernel, rows: Rows, values: ValuesById) -> None:
         Z, X = (part.numpy() for part in (rows.Z, rows.X))
         pairs = (Z, None), (Z, X), (X, None)
-        self._of: list[Any] = [numpy_kernel(kernel, *pair, value=value) for pair in pairs]
+        self._of: list[Any] = [numpy_kernel(kernel, *pair, values=values) for pair in pairs]
         of_points, of_pairs, at_rows = self._of
         matrices = (each.covariance()[None] for each in (of_points, of_pairs))
         self.values = Covariances(*map(tf.constant, (*matrices, at_rows.variance()[:, None])))

@@ -8,15 +8,14 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_gvi.kernels import AdditiveSpectralMixture, IntegratedBrownianMotion, LogInputs
-from gpflow_gvi.kernels.numpy_kernels import (
-    NumpyParameter,
-    blocks,
-    has_numpy_kernel,
-    is_known,
-    numpy_kernel,
-    value_of,
+from gpflow_gvi.kernels import (
+    AdditiveSpectralMixture,
+    IntegratedBrownianMotion,
+    LogInputs,
+    numpy_kernels,
 )
+from gpflow_gvi.kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
+from gpflow_gvi.kernels.numpy_parameters import NumpyParameter, is_known, value_of
 from tests.tolerances import ITERATIVE, assert_close
 
 kernels = gpflow.kernels
@@ -96,7 +95,7 @@ def test_images_are_left_to_graphs_and_wide_tables_are_not(rng):
 
 @pytest.fixture(params=[7, 10**6], ids=["blocks of rows", "one block"])
 def block_size(request, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_SIZE", request.param)
+    monkeypatch.setattr(numpy_kernels, "BLOCK_SIZE", request.param)
 
 
 @pytest.mark.parametrize("decimals", [15, 0], ids=["", "repeated values"])

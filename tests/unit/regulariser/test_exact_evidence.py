@@ -10,7 +10,8 @@ import tensorflow as tf
 from gpflow.functions import Zero
 
 from gpflow_gvi import GaussianProcess
-from gpflow_gvi.kernels.numpy_kernels import NumpyParameter, numpy_kernel
+from gpflow_gvi.kernels.numpy_kernels import numpy_kernel
+from gpflow_gvi.kernels.numpy_parameters import NumpyParameter
 from gpflow_gvi.regulariser.evidence import InducingEvidence
 from gpflow_gvi.regulariser.exact_evidence import (
     exact_evidence,

@@ -16,8 +16,10 @@ import tensorflow_probability as tfp
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, PriorOn
 
-Value = Callable[[Parameter], AnyNDArray]
-"""From a parameter to its value."""
+ValuesById = Mapping[int, AnyNDArray]
+"""Values by the ids of parameters, or of their variables; what is not there has its own."""
+
+THEIR_OWN: ValuesById = MappingProxyType({})
 
 Map = Callable[[AnyNDArray], tuple[AnyNDArray, AnyNDArray]]
 """From the variable of a parameter to its value and to the derivative of that."""
@@ -105,7 +107,7 @@ class NumpyParameters:
     def __init__(
         self,
         parameters: Sequence[NumpyParameter],
-        at: Mapping[int, AnyNDArray] = MappingProxyType({}),
+        at: ValuesById = THEIR_OWN,
     ) -> None:
         self._of = {
             id(each.parameter): (
@@ -114,10 +116,8 @@ class NumpyParameters:
             )
             for each in parameters
         }
-
-    def value(self, parameter: Parameter) -> AnyNDArray:
-        """Return the value of a parameter."""
-        return self._of[id(parameter)][1]
+        self.values: ValuesById = {key: theta for key, (_, theta, _) in self._of.items()}
+        """Those of the parameters, by their ids."""
 
     def with_priors(
         self, parameters: Sequence[Parameter], derivatives: Iterable[tuple[Parameter, AnyNDArray]]
