@@ -132,6 +132,9 @@ def _at_random(prepared: Prepared, groups: AnyNDArray, seed: int) -> tuple[AnyND
     rows, count = np.arange(len(groups)), prepared.num_held_out
     _, first, sizes = np.unique(groups, return_index=True, return_counts=True)
     is_small = sizes <= count  # larger groups are learned from
+    if prepared.task == "classification":  # and so are the classes of a single row
+        _, of_row, of_class = np.unique(prepared.y, return_inverse=True, return_counts=True)
+        is_small &= ~np.isin(groups[first], groups[of_class[of_row] == 1])
     first, num_rows = first[is_small], np.sum(sizes[is_small])
     if len(first) < 2:
         return _at_random(prepared, rows, seed)

@@ -37,10 +37,12 @@ MIN_HELD_OUT = 2
 """Fewer rows are not scored with."""
 
 MAX_NUMBERED_CLASSES = 10
-"""Whole numbers with more distinct values are not treated as classes, unless a task is named."""
+"""Whole numbers with more distinct values are not treated as classes, nor those of which one is in
+a single row, unless a task is named."""
 
 MAX_NAMED_CLASSES = 100
-"""Text with more distinct values is not treated as classes."""
+"""Text with more distinct values is not treated as classes, nor text of which most are in a single
+row."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,10 +143,12 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
     """Return the facts recognised in a table, to be reported."""
     facts: dict[str, Any] = {"rows": len(y), "target": "numbers (regression)"}
     if task == "classification":
-        names = np.unique(y)
+        names, counts = np.unique(y, return_counts=True)
         listed = " ".join(map(str, names[:5])) + " ..." * (len(names) > 5)
         remedy = "; or pass --task regression" if y.dtype.kind in "if" else ""
         facts["target"] = f"{len(names)} classes ({listed}{remedy})"
+        if rare := names[counts == 1].tolist():
+            facts["in a single row, which is learned from"] = " ".join(map(str, rare))
     if not known.all():
         facts["rows without target"] = int(np.sum(~known))
     facts |= {"columns of numbers": len(columns.numbers), "of categories": len(columns.categories)}
@@ -179,16 +183,23 @@ def target_of(
             "or name another column."
         )
     is_number = types.is_numeric_dtype(column) and not types.is_bool_dtype(column)
-    distinct = column.unique()
+    counts = column.value_counts()
+    distinct, num_single = column.unique(), int(np.sum(counts == 1))
     if len(distinct) < 2:
         raise ValueError(f"target {name!r} is {distinct[0]} in every row: nothing to learn.")
     if task is None:
-        few = is_number and len(distinct) <= MAX_NUMBERED_CLASSES
+        few = is_number and len(distinct) <= MAX_NUMBERED_CLASSES and not num_single
         whole = few and np.array_equal(distinct, np.round(distinct.astype(float)))
         task = "regression" if is_number and not whole else "classification"
     if task == "regression":
         return known, _as_numbers(name, column), task
-    if not is_number and len(distinct) > MAX_NAMED_CLASSES:
+    are_no_classes = 2 * num_single > len(distinct)
+    if is_number and are_no_classes:
+        raise ValueError(
+            f"target {name!r} has {len(distinct)} different values, most of them in a single row: "
+            "they are no classes. Pass --task regression, or name another column."
+        )
+    if not is_number and (are_no_classes or len(distinct) > MAX_NAMED_CLASSES):
         raise ValueError(
             f"target {name!r} is text of {len(distinct)} different values such as "
             f"{short_repr(distinct[0])}: neither numbers nor classes. Write what should be numbers "
@@ -221,13 +232,6 @@ def _as_numbers(name: str, column: pd.Series[Any]) -> AnyNDArray:
 def _as_labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
     if is_number:
         require_finite(f"target {name!r}", np.asarray(column, dtype=float), column)
-    counts = column.value_counts()
-    if counts.min() < 2:
-        remedy = "pass --task regression" if is_number else "write them without a unit"
-        raise ValueError(
-            f"target {name!r} has a class with a single row, {short_repr(counts.index[-1])}. "
-            f"Leave it out, or {remedy} if these are numbers."
-        )
     if is_number:
         values = np.asarray(column, dtype=float)
         if np.array_equal(values, np.round(values)):

@@ -136,6 +136,22 @@ def test_classes_are_recognised(folder, capsys):
     assert "coverage is 0.9, which is that of intervals" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_a_class_of_a_single_row_is_learned_from(seed, tmp_path):
+    table = _table().dropna(subset="y").drop(columns="id")
+    table["y"] = np.where(table["y"] > 45.0, "big", "small")
+    table.iloc[20, table.columns.get_loc("y")] = "rare"
+    table.to_csv(tmp_path / "data.csv", index=False)
+    outcome = learn_table(tmp_path / "data.csv", "y", effort="fast", seed=seed)
+    assert outcome.model.classes_.tolist() == ["big", "rare", "small"]
+    _, held_out = outcome.held_out
+    assert len(held_out) > 10
+    assert "rare" not in held_out
+    assert np.sum(outcome.rows["size"] == table["size"].iloc[20]) == 1
+    rare = outcome.model.predict(table)["p(rare)"]
+    assert 0.0 < np.mean(rare) < 0.1
+
+
 def test_effort_and_predictor_are_those_of_the_classifier(folder, written, monkeypatch):
     def stop(estimator, X, y):
         raise StopIteration(estimator.effort, estimator.predictor)
@@ -154,6 +170,9 @@ def test_effort_and_predictor_are_those_of_the_classifier(folder, written, monke
         ([1.5, 2.5, 1.5, 2.5], None, "regression"),
         ([1.5, 2.0, 1.5, 2.0], "classification", "classification"),
         (list(range(20)), None, "regression"),
+        ([10, 20, 30, 10, 20, 40], None, "regression"),  # a value in a single row is no class
+        ([1, 1, 2, 2, 3], "classification", "classification"),
+        (["a", "a", "b", "b", "c"], None, "classification"),
         (["a", "b", "a", "b"], None, "classification"),
         ([True, False, True, False], None, "classification"),
     ],
@@ -172,7 +191,8 @@ WRONG = {
     "text to regress": (["--target", "colour", "--task", "regression"], "is not a number"),
     "text without classes": (["--target", "text"], "neither numbers nor classes"),
     "constant target": (["--target", "one"], "nothing to learn"),
-    "single row of a class": (["--target", "rare"], "a class with a single row"),
+    "text of few rows": (["--target", "few"], "neither numbers nor classes"),
+    "numbers that are no classes": (["--target", "row", "--task", "classification"], "no classes"),
     "no row held out": (["--target", "y", "--held-out", "0.001"], "held-out is 0.001"),
 }
 
@@ -183,7 +203,8 @@ def test_wrong_input_is_said_in_a_line(case, tmp_path, monkeypatch, capsys):
     table = pd.concat([_table()] * 2, ignore_index=True)
     table["text"] = [f"text {i}" for i in range(len(table))]
     table["one"] = 1.0
-    table["rare"] = ["a"] * (len(table) - 1) + ["b"]
+    table["row"] = np.arange(len(table))
+    table["few"] = ["a"] * (len(table) - 2) + ["b", "c"]
     table.to_csv("data.csv", index=False)
     options, message = WRONG[case]
     assert main(["learn", "data.csv", *options]) == 2
