@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -89,6 +90,21 @@ class Estimator(BaseEstimator):
     n_jobs: int | None = None
     random_state: Any = None
     verbose: int = 0
+
+    def __sklearn_clone__(self) -> Estimator:
+        """Return a copy that is not fitted, also of a model of Keras whose class Keras cannot copy.
+
+        scikit-learn takes a deep copy of each parameter, which Keras makes of registered classes.
+        """
+        given = {name: getattr(self, name) for name in ("predictor", "network", "mean")}
+        networks = {name: value for name, value in given.items() if callable(value)}
+        if not networks:
+            return super().__sklearn_clone__()
+        from ..networks import NetworkFunction
+
+        others = copy.copy(self).set_params(**dict.fromkeys(networks))
+        copies = {k: copy.deepcopy(NetworkFunction(v)).network for k, v in networks.items()}
+        return BaseEstimator.__sklearn_clone__(others).set_params(**copies)
 
     def _learn(self, X: AnyNDArray, Y: AnyNDArray, J: int, **options: Any) -> Learned:
         """Learn from X [N, D] and Y, with J latent functions."""
