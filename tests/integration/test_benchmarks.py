@@ -157,6 +157,7 @@ def test_targets_are_drawn_from_the_law_that_is_known(name):
     assert part.log_density.mean() > np.mean(log_density(part.Y_test))
 
 
+@pytest.mark.slow
 def test_targets_of_models(tmp_path, monkeypatch, capsys):
     small = dataclasses.replace(target_data.KINDS["counts"], num_rows=40)
     monkeypatch.setitem(target_data.KINDS, "counts", small)

@@ -60,6 +60,7 @@ def classifier(P, likelihood, Z, *, kernel=None, inducing_variable=None, **optio
     return gvi.models.PGVI(P, Q, likelihood, num_data=N, divergence_weight=0.01, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "mode"), each_value(LIKELIHOODS, ["prior", "posterior"]))
 def test_three_classes_are_learned(name, mode):
     found = regulariser(LIKELIHOODS[name]())
@@ -150,6 +151,7 @@ def test_labels_are_whole_numbers_of_any_type(name):
     assert_close(*losses)
 
 
+@pytest.mark.slow
 def test_labels_from_a_dataset():
     P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
     histories = []

@@ -105,6 +105,7 @@ def test_loss_decreases(covariance: str, divergence: str, batch_size: int) -> No
     assert losses[-1] < losses[0] - 1.0
 
 
+@pytest.mark.slow
 def test_dropout_and_batch_normalisation_work_in_training_alone() -> None:
     model = with_network()
     model.compile(keras.optimizers.SGD(0.0))
@@ -118,6 +119,7 @@ def test_dropout_and_batch_normalisation_work_in_training_alone() -> None:
     assert_close(norm.moving_mean, 0.1 * hidden.mean(axis=0))
 
 
+@pytest.mark.slow
 def test_single_precision() -> None:
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         data = (X.astype(np.float32), Y.astype(np.float32))

@@ -74,6 +74,7 @@ def test_single_precision_agrees_with_double(covariance):
         assert_close(low, high, ITERATIVE, scale=1.0 + np.abs(high).max())
 
 
+@pytest.mark.slow
 def test_single_precision_trains():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
         X = np.linspace(-2.0, 2.0, 60, dtype=np.float32)[:, None]

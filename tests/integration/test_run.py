@@ -191,6 +191,7 @@ def test_run_goes_on_where_it_was_killed_and_ends_where_it_would_have(
         assert (resumed / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_labels_of_a_table_with_conformal_sets(tmp_path, rng, monkeypatch):
     X = rng.normal(size=(120, 2))
     labels = (X[:, 0] > 0.0).astype(int) + (X[:, 1] > 0.5)

@@ -152,6 +152,7 @@ def ragged_batches() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((X, Y)).batch(8)  # 8, 8 and 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "eager"])
 def test_batches_of_an_iterator(compiled: bool) -> None:
     model = make("CholeskySVGP", "Renyi(0.3)")

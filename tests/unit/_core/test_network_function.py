@@ -426,6 +426,7 @@ class OwnModel(keras.Model):
         return self.named["a"](X) + self.offset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_a_model_without_a_configuration_is_copied(is_trained, is_nested):

@@ -104,6 +104,7 @@ def test_scale_and_degrees_of_freedom_are_those_of_the_errors(df):
         assert_estimates(logs[0, j], expected[j], stats.sem(logs[1:, j]))
 
 
+@pytest.mark.slow
 def test_scale_and_degrees_of_freedom_have_the_greatest_posterior_density():
     """That of the best of a fine grid, with the priors Gamma(2, 0.1) and N(0, ½²) of log α."""
     z = 1.5 * np.random.default_rng(3).standard_t(8.0, 150)
@@ -178,6 +179,7 @@ def test_heavy_tails_stay_with_further_steps(tmp_path):
     np.testing.assert_array_equal(tempered.df, df)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [None, SquaredExponential()])
 def test_a_network_that_is_the_mean_has_tails_unless_a_kernel_is_chosen(kernel, rng):
     x = np.linspace(-2.0, 2.0, 200)[:, None]

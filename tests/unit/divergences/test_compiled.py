@@ -102,6 +102,7 @@ def test_a_graph_for_xla_has_no_operations_of_the_host(name, kind):
     assert not HOST & operations(name, kind, jit_compile=True)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "operation"),
     [("SparsePosterior", "low_rank", "PyFuncStateless"), ("CholeskySVGP", "landmark", "Eig")],
@@ -128,6 +129,7 @@ def test_fidelity_by_xla_is_that_of_matrix_square_roots(rng, dtype, rank):
         assert_close(gradients(compiled, K, R)[0], 0.5 * root @ inner @ root, ITERATIVE)
 
 
+@pytest.mark.slow
 def test_fidelity_by_xla_has_the_gradient_where_eigenvalues_span_nine_orders(rng):
     vectors = np.linalg.qr(rng.normal(size=(9, 9)))[0]
     scales = np.logspace(0.0, -12.0, 9)

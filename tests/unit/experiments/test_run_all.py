@@ -80,6 +80,7 @@ def _by_name(*arguments, **limits):
     return {record["name"]: record for record in _yielded(*arguments, **limits)}
 
 
+@pytest.mark.slow
 def test_runs_that_die_or_raise_fail_alone(tasks):
     fates = ["", "dies once", "", "dies", "raises", ""]
     found = _by_name(1, tasks(*enumerate(fates)))

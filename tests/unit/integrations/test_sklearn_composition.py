@@ -66,6 +66,7 @@ def test_one_of_the_options_in_a_call(pipeline):
         pipeline.predict(curve()[0], return_interval=95)
 
 
+@pytest.mark.slow
 def test_covariances_have_the_shapes_of_sklearn():
     X, y = curve()
     Y = np.column_stack([y, np.ones_like(y), 2.0 * y])

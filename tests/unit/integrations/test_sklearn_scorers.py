@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 
+import gpflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,6 +24,7 @@ from tests.tolerances import assert_close
 
 QUICK = {"num_inducing": 10, "effort": "fast", "predictor": None, "random_state": 0}
 GAUSSIAN = {**QUICK, "noise": "constant"}
+ONE = {**QUICK, "kernel": gpflow.kernels.SquaredExponential()}
 
 
 def _curve(count=60):
@@ -166,7 +168,7 @@ HOLES = np.where(np.arange(60) < 5, np.nan, _curve()[1])
 
 @pytest.fixture(scope="module")
 def with_gaps():
-    return gvi.GVIRegressor(**QUICK, missing="ignore").fit(*_curve())
+    return gvi.GVIRegressor(**ONE, missing="ignore").fit(*_curve())
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +176,7 @@ def several():
     X, y = _curve()
     Y = np.c_[y, -y]
     Y[[3, 8], 1] = np.nan
-    return gvi.GVIRegressor(**QUICK, missing="ignore").fit(X, Y), X, Y
+    return gvi.GVIRegressor(**ONE, missing="ignore").fit(X, Y), X, Y
 
 
 @pytest.mark.parametrize("score", [scorers.neg_crps, scorers.interval_score])

@@ -53,6 +53,7 @@ def test_labels_of_any_type_are_cross_validated(kind, data):
     assert np.all(found["test_score"] > 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["boolean", "Int64", "Float64", "object"])
 def test_values_that_are_missing_to_pandas_are_left_out(kind, data):
     X, y = data

@@ -118,6 +118,7 @@ def test_learn_refuses_weights_that_are_none(data):
             gvi.learn((X, y), sample_weight=weights)
 
 
+@pytest.mark.slow
 def test_weights_are_those_of_all_rows_though_y_is_missing_in_some(data):
     X, y, weights = data
     holes = np.where(np.arange(60) % 12 == 3, np.nan, y)

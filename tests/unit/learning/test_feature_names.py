@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gpflow
 import keras
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
 TABLE = pd.DataFrame(X, columns=["a", "b"])
-QUICK = {"effort": "fast", "num_inducing": 10}
+QUICK = {"kernel": gpflow.kernels.SquaredExponential(), "effort": "fast", "num_inducing": 10}
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,7 @@ def test_tables_of_arrow_have_names(model):
         model.predict(type(table).from_pandas(gap))
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text_are_not_kept():
     learned = gvi.learn((pd.DataFrame(X, columns=[1, 0]), Y), **QUICK)
     assert not hasattr(learned, "feature_names_in_")
@@ -127,6 +129,7 @@ def test_held_out_tables_have_the_same_columns():
         gvi.learn((TABLE, Y), validation_data=(TABLE[["b", "a"]], Y), epochs=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "y"), [(gvi.GVIRegressor, Y), (gvi.GVIClassifier, np.where(Y > 0.0, "p", "n"))]
 )

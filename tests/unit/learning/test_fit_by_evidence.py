@@ -196,6 +196,7 @@ def test_a_fitted_predictor_is_judged_by_rows_that_it_has_not_seen(steps):
     assert covered > 0.95 - STANDARD_ERRORS * np.sqrt(0.95 * 0.05 / 80)
 
 
+@pytest.mark.slow
 def test_it_is_saved_with_its_predictors_and_not_exported(steps, tmp_path):
     X, Y = steps
     tree = DecisionTreeRegressor(max_depth=3, random_state=0)
@@ -365,6 +366,7 @@ def test_a_fit_has_the_greatest_evidence(rng):
     assert best - 0.05 < -found.loss < best + ITERATIVE.float64 * abs(best)
 
 
+@pytest.mark.slow
 def test_the_network_of_a_kernel_is_fitted_with_it(rng):
     X = rng.uniform(-1.0, 1.0, size=(60, 1))
     y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.normal(size=60)

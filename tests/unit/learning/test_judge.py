@@ -209,6 +209,7 @@ def test_rows_of_equal_inputs_alone_are_learned_as_a_constant(likelihood, rng):
     assert_estimates(np.ravel(mean), np.mean(Y), error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_classes", [False, True])
 def test_a_column_of_two_categories_tells_their_two_means(of_classes, rng):
     """There is nothing between the inputs that rows left out could be predicted by."""

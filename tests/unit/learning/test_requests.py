@@ -211,6 +211,7 @@ def test_requests_that_are_carried_out_are_not_refused():
     gvi.learn((X, Y), noise="varying", n_jobs=1, **one)
 
 
+@pytest.mark.slow
 def test_the_default_model_is_trained_where_it_is_asked_for():
     options = ONE | {"num_inducing": 8, "validation_fraction": 0.0}
     learned = gvi.learn((X, Y), model=gvi.models.PGVI, **options)

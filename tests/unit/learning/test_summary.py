@@ -41,6 +41,7 @@ def test_says_what_won_and_what_it_was_compared_with(learned):
     assert taken.what.startswith("P: SquaredExponential around predictors")
 
 
+@pytest.mark.slow
 def test_starts_of_a_kernel_are_told_from_its_fit():
     kernels = [gpflow.kernels.SquaredExponential(lengthscales=value) for value in (0.1, 3.0)]
     learned = gvi.learn(_line(), kernel=kernels, predictor=None, noise="constant", num_inducing=20)
@@ -80,6 +81,7 @@ def test_a_model_without_a_record_has_a_summary_too(learned):
     assert "fitted in" not in summary.facts
 
 
+@pytest.mark.slow
 def test_verbose_prints_the_stages_and_nothing_else_does(capsys):
     kernel = gpflow.kernels.SquaredExponential()
     gvi.learn(_line(30), kernel=kernel, num_inducing=5)

@@ -68,6 +68,7 @@ def _network():
     return keras.Sequential(layers)
 
 
+@pytest.mark.slow
 def test_a_network_alone_starts_where_the_sparse_posterior_is():
     learned = _learned(mean=_network(), covariance="diagonal", divergence=DIVERGENCE())
     assert isinstance(learned.model.variational.mean_function, gvi.mean_functions.Network)
@@ -265,6 +266,7 @@ class Written(keras.Model):
         return self.last(self.pool(self.convolution(inputs)))
 
 
+@pytest.mark.slow
 def test_a_model_that_is_a_class_may_be_the_mean_for_images():
     X, y = _images(60, 0)
     options = {"kernel": _feature_map(), "num_inducing": 5, "epochs": 1}

@@ -401,6 +401,7 @@ def test_kernel_of_p_that_was_set_or_is_trained_is_not_warned_of() -> None:
         bound.training_loss_closure(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [gvi.models.GWI, gvi.models.PGVI])
 def test_numbers_that_change_between_fits_are_those_of_the_next(kind) -> None:
     model = kind(*parts(), gpflow.likelihoods.Gaussian(NOISE), num_data=N)

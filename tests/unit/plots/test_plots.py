@@ -19,11 +19,10 @@ import matplotlib.pyplot as plt
 
 from tests.tolerances import assert_close, assert_estimates
 
-FAST = {"num_inducing": 15, "predictor": None}
+FAST = {"num_inducing": 15, "predictor": None, "effort": "fast"}
 COUNTS = {
     "kernel": gpflow.kernels.SquaredExponential(),
     "likelihood": gpflow.likelihoods.Poisson(),
-    "effort": "fast",
     **FAST,
 }
 

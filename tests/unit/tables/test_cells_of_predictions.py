@@ -29,6 +29,7 @@ def _predicted(folder, file):
     )
 
 
+@pytest.mark.slow
 def test_predictions_of_large_numbers_differ_from_row_to_row(tmp_path):
     rng = np.random.default_rng(0)
     a = rng.uniform(-1.0, 1.0, N)
@@ -48,6 +49,7 @@ def test_digits_that_are_errors_of_rounding_are_left_out():
     assert np.finfo(float).precision >= DIGITS
 
 
+@pytest.mark.slow
 def test_a_column_of_decimal_commas_is_predicted_as_it_was_learned(tmp_path):
     x = np.random.default_rng(0).uniform(1.0, 5.0, N).round(3)
     table = pd.DataFrame({"x": x, "y": (10.0 * x).round(3)})

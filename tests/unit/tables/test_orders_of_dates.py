@@ -56,6 +56,7 @@ def test_where_the_rows_do_not_tell_the_file_does():
     assert not Dates.of(other).is_guessed(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("separator", "decimal", "order"),
     [(";", ",", "day/month/year"), (",", ".", "month/day/year")],
@@ -73,6 +74,7 @@ def test_a_guess_is_warned_of_and_printed(separator, decimal, order, tmp_path, c
     assert f"of dates on (read as {order})" in said
 
 
+@pytest.mark.slow
 def test_months_that_begin_on_their_first_day_are_learned_and_predicted(tmp_path, capsys):
     days = pd.date_range("2016-01-01", periods=48, freq="MS")
     y = np.sin(2.0 * np.pi * days.month / 12) + 0.05 * np.arange(48) / 12

@@ -90,6 +90,7 @@ def test_few_numbers_may_ascend_by_chance():
     assert Columns.of(pd.DataFrame({"a": [1, 2, 5]})).suspects == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "fit"),
     [

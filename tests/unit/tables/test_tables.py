@@ -136,6 +136,7 @@ def test_classes_are_recognised(folder, capsys):
     assert "coverage is 0.9, which is that of intervals" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_class_of_a_single_row_is_learned_from(seed, tmp_path):
     table = _table().dropna(subset="y").drop(columns="id")

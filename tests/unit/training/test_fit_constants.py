@@ -111,6 +111,7 @@ def test_loss_and_gradient_are_the_same(covariance, moving):
     assert constants.are_at_rows
 
 
+@pytest.mark.slow
 def test_loss_and_gradient_are_the_same_around_a_posterior():
     model = on_posterior()
     constants = Constants(model.trainable_variables)
@@ -153,6 +154,7 @@ def test_arrays_after_a_stream_and_after_other_arrays():
     )
 
 
+@pytest.mark.slow
 def test_p_may_change_between_fits():
     model, other = (
         on_prior(gvi.covariances.DiagonalSVGP),
@@ -164,6 +166,7 @@ def test_p_may_change_between_fits():
     np.testing.assert_allclose(fitted(model), fitted(other), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [16, None])
 def test_a_callback_may_change_p(batch_size):
     model = on_prior(gvi.covariances.DiagonalSVGP)
@@ -179,6 +182,7 @@ def test_a_callback_may_change_p(batch_size):
     assert abs(first - second) > 1e-3 * abs(first)
 
 
+@pytest.mark.slow
 def test_validation_has_its_own_rows():
     model = on_posterior()
     model.compile(keras.optimizers.SGD(0.0))
@@ -209,6 +213,7 @@ def test_values_at_rows_are_not_kept_after_a_fit():
     assert not any(sizes)
 
 
+@pytest.mark.slow
 def test_features_at_inducing_points_are_computed_once_for_rows_that_are_not_too_many(monkeypatch):
     """L⁻¹K_ZX is wider than the data, and as often evaluated for many steps as for few."""
     stream = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
@@ -222,6 +227,7 @@ def test_features_at_inducing_points_are_computed_once_for_rows_that_are_not_too
     assert model.kernel.count - first > 2 * first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [np.hstack([X, X]), X[:, :1], X[:, None]])
 def test_rows_of_other_columns_are_refused(bad):
     """In the graph of the first rows, and not by an error of TensorFlow from within it."""

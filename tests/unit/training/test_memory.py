@@ -31,6 +31,7 @@ def _graphs(before=frozenset()):
     }
 
 
+@pytest.mark.slow
 def test_no_graph_is_left_of_a_fit_and_of_predictions():
     """But for those that TFP keeps of the model before, in the cache of a shared transform."""
 

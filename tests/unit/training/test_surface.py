@@ -80,6 +80,7 @@ def test_validation_every_other_epoch(measured: gvi.models.PGVI) -> None:
     assert len(history.history["loss"]) == 4
 
 
+@pytest.mark.slow
 def test_evaluate_returns_the_loss_its_terms_and_the_metrics(measured: gvi.models.PGVI) -> None:
     model = measured
     model.fit(X, Y, verbose=0)
@@ -162,6 +163,7 @@ def test_metrics_of_classes_are_those_of_their_probabilities(likelihood: Any) ->
     assert abs(accuracy - score) <= in_doubt + ROUNDING.float32
 
 
+@pytest.mark.slow
 def test_metrics_of_two_classes() -> None:
     model = make(
         likelihood=gpflow.likelihoods.Bernoulli(), metrics=["accuracy", keras.metrics.AUC()]

@@ -69,6 +69,7 @@ def test_an_overfit_network_is_corrected_and_not_only_scaled(overfit, learned):
     assert_close(ratio, ratio[0], ITERATIVE)
 
 
+@pytest.mark.slow
 def test_the_correction_is_a_stack_of_regressions_of_the_labels(learned):
     """Exact regressions by GPflow, the weights by another optimiser than ours."""
 

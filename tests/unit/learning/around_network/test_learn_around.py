@@ -366,6 +366,7 @@ def test_mean_of_several_networks_is_that_of_their_probabilities(members, tmp_pa
     assert_close(loaded.predict_proba(WITHIN), probabilities)
 
 
+@pytest.mark.slow
 def test_mean_of_several_networks_of_numbers_is_their_average():
     members = [network(J=2), network(J=2)]
     members[1].set_weights([1.5 * weight for weight in members[1].get_weights()])
@@ -574,6 +575,7 @@ def test_codes_of_labels_are_labels(net, kind):
     np.testing.assert_array_equal(found, net.predict(NEW[0], verbose=0).argmax(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [np.array([False, True]), np.array(["no", "yes"])])
 def test_one_logit_is_that_of_the_second_class(names):
     net = network(J=1)
@@ -591,6 +593,7 @@ def test_one_logit_is_that_of_the_second_class(names):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_pixels_in_bytes_are_what_the_network_was_trained_with():
     def in_bytes(data):
         return (255.0 * data[0]).astype(np.uint8), data[1]

@@ -87,6 +87,7 @@ def of_rows(net, X, y, **options):
     return gvi.learn(rows, network=net, validation_data=unseen, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("names", "absent"), [("abc", "a"), ("bca", "b"), ("abc", "c")])
 def test_a_class_without_rows_is_a_class(names, absent):
     net, X, y = of_classes(list(names), absent)

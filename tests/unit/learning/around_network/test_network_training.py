@@ -27,6 +27,7 @@ def learned(network, Y, **options):
     return gvi.learn((X, Y), network=network, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["relu", "softplus", "ReLU", "operation", "sigmoid", "poisson", "linear"]
 )
@@ -57,6 +58,7 @@ BINARY = keras.losses.BinaryCrossentropy(from_logits=True)
 SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["categorical_crossentropy", "binary_crossentropy", "mse"])
 @pytest.mark.parametrize("kind", ["codes", "names"])
 def test_a_network_compiled_for_a_code_of_labels_is_trained_with_it(loss, kind):
@@ -68,6 +70,7 @@ def test_a_network_compiled_for_a_code_of_labels_is_trained_with_it(loss, kind):
     assert np.mean(found.predict_proba(X).argmax(axis=1) == LABELS) > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("J", [1, 3])
 def test_columns_are_trained_in_their_order(J):
     names = np.array(list("cab") if J == 3 else ["yes", "no"])

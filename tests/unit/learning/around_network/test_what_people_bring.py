@@ -77,6 +77,7 @@ def test_several_inputs_and_one_of_two_heads(kind, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_network_of_several_inputs_is_trained(tmp_path):
     net, inputs = of_words("dictionary")
     y = np.where(TOKENS[:, 0] < 10, "low", "high")
@@ -189,6 +190,7 @@ def test_batches_are_read_as_arrays_are():
         around(D((IMAGES, LABELS, LABELS)), net, validation_data=(IMAGES, LABELS))
 
 
+@pytest.mark.slow
 def test_callbacks_are_those_of_the_network_that_is_trained():
     epochs = []
     counted = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: epochs.append(epoch))
@@ -202,6 +204,7 @@ def test_callbacks_are_those_of_the_network_that_is_trained():
         gvi.learn((np.zeros((9, 2)), np.arange(9.0)), callbacks=[counted])
 
 
+@pytest.mark.slow
 def test_batches_of_several_inputs():
     image, vector = keras.Input(SHAPE, name="image"), keras.Input((3,), name="a vector")
     joined = L.Concatenate()([L.Flatten()(image), vector])
@@ -267,6 +270,7 @@ def tripled(x):
     return 3.0 * x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nested", [False, True])
 def test_functions_of_layers_are_those_of_the_network(nested):
     """With the names that they use, which Keras does not copy."""
@@ -300,6 +304,7 @@ def test_units_of_a_layer_inside_are_kept():
     np.testing.assert_array_equal(copy.predict(IMAGES, verbose=0), net.predict(IMAGES, verbose=0))
 
 
+@pytest.mark.slow
 def test_a_softmax_behind_a_model_is_its_last_layer():
     net = plain()
     with_softmax = keras.Sequential([net, L.Softmax()])
@@ -377,6 +382,7 @@ def test_what_is_looked_up_keeps_its_value(kind):
     np.testing.assert_array_equal(learned.predict(X), h.argmax(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["large keys", "two inputs"])
 def test_what_is_looked_up_keeps_its_value_in_training(kind):
     X = RNG.choice(KEYS, size=(N, 2))

@@ -220,6 +220,7 @@ def test_more_rows_are_predicted_better(monkeypatch, tmp_path):
     assert of_all < 0.7 * excess(30_000)
 
 
+@pytest.mark.slow
 def test_what_is_learned_depends_on_the_seed_alone(of_blocks, tmp_path):
     rows = _mapped(tmp_path, *_rows())
     X = _rows(20, seed=1)[0]
@@ -293,6 +294,7 @@ def test_a_dataset_in_another_order_each_time_is_fine_where_nothing_is_held_out(
         list(split.stream.blocks())
 
 
+@pytest.mark.slow
 def test_rows_that_can_be_read_once_are_refused(small):
     once = iter(zip(*_rows(), strict=True))
     spec = tf.TensorSpec([2], tf.float64), tf.TensorSpec([1], tf.float64)
