@@ -204,27 +204,30 @@ class SiteFit:
 
     def _loss(self, rows: Rows, sites: Sites) -> LossWithGradients:
         """Return minus the bound for given sites."""
-        variables = self.bound.variables
+        rows = _tensors(rows)
 
         def evaluate(at: ValuesById) -> tuple[Any, list[Any]]:
-            assign_by_id(variables, at)
-            bound, gradients = self.value_and_gradients(rows, sites)
+            bound, gradients = self.value_and_gradients(rows, sites, at=at)
             return -bound, [-gradient for gradient in gradients]
 
         def loss() -> tf.Tensor:
-            return -self._run(self.bound.value, _tensors(rows), sites, for_tape=True)
+            return -self._run(self.bound.value, rows, sites, for_tape=True)
 
-        return LossWithGradients(loss, evaluate, variables)
+        return LossWithGradients(loss, evaluate, self.bound.variables)
 
-    def value_and_gradients(self, rows: Rows, sites: Sites) -> tuple[Any, Sequence[Any]]:
+    def value_and_gradients(
+        self, rows: Rows, sites: Sites, *, at: ValuesById = THEIR_OWN
+    ) -> tuple[Any, Sequence[Any]]:
         """Return the bound for given sites, and its gradients in all variables.
 
         The bound includes the log density of the parameters under their own priors.
         """
         rows, bound = _tensors(rows), self.bound
         if not self._is_numpy(rows):
+            assign_by_id(bound.variables, at)
             return self._run(bound.gradients, rows, sites)
-        read = NumpyParameters(self._known)
+        assign_by_id(bound.variables[len(bound.of_kernel) :], at)
+        read = NumpyParameters(self._known, at)
         known = _NumpyCovariances(bound.prior.kernel, rows, read.values)
         value, by_at, by_others = self._run(
             bound.gradients_by_covariances, known.values, rows, sites
@@ -303,9 +306,9 @@ class _NumpyCovariances:
         """Yield the derivatives, to be added up, of a function of the covariances, from those."""
         of_points, of_pairs, at_rows = self._of
         parts = [
-            of_points.gradient(by.Kzz[0].numpy()),
-            of_pairs.gradient(by.Kzx[0].numpy()),
-            at_rows.variance_gradient(by.k[:, 0].numpy()),
+            of_points.gradient(by.Kzz.numpy()[0]),
+            of_pairs.gradient(by.Kzx.numpy()[0]),
+            at_rows.variance_gradient(by.k.numpy()[:, 0]),
         ]
         for part in parts:
             yield from zip(at_rows.parameters, part, strict=True)
