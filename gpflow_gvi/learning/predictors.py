@@ -101,7 +101,7 @@ class CrossFits:
         """
         self._fit([frozenset([k])])
         rows = np.flatnonzero(self.fold == k)
-        return rows, self._at(rows, [frozenset([k])])
+        return rows, self._at(rows, frozenset([k]))
 
     def unseen(self, k: int) -> AnyNDArray:
         """Return predictions by fits that have seen neither the row nor fold k: [N, C, J].
@@ -109,27 +109,24 @@ class CrossFits:
         They are what cross-fitting the rows without fold k gives: at these rows out of fold, and at
         those of fold k the average. A fit without two folds serves both of them.
         """
-        others = [other for other in range(self.num_folds) if other != k]
-        pairs = [frozenset([k, other]) for other in others]
+        pairs = [frozenset([k, other]) for other in range(self.num_folds) if other != k]
         self._fit(pairs)
-        values = np.empty((len(self.data.X), self.num_means, self.data.J), self.data.X.dtype)
-        for other, pair in zip(others, pairs, strict=True):
-            rows = np.flatnonzero(self.fold == other)
-            values[rows] = self._at(rows, [pair])
-        held = np.flatnonzero(self.fold == k)
-        values[held] = self._at(held, pairs)
+        values = np.zeros((len(self.data.X), self.num_means, self.data.J), self.data.X.dtype)
+        for pair in pairs:
+            rows = np.flatnonzero(np.isin(self.fold, list(pair)))
+            found, is_held = self._at(rows, pair), self.fold[rows] == k
+            values[rows[~is_held]] = found[~is_held]
+            values[rows[is_held]] += found[is_held] / len(pairs)
         return values
 
-    def _at(self, rows: AnyNDArray, without: Sequence[frozenset[int]]) -> AnyNDArray:
-        """Return the average prediction of the fits without these sets of folds: [B, C, J]."""
+    def _at(self, rows: AnyNDArray, folds: frozenset[int]) -> AnyNDArray:
+        """Return the predictions of the fits without some folds: [B, C, J]."""
         X, J = self.data.X[rows], self.data.J
-        columns = []
-        for c, estimator in enumerate(self.estimators):
-            fitted = hasattr(estimator, "fit")
-            models = [self._models[c, folds] for folds in without] if fitted else []
-            values = [predictions(m, X, J) for m in models or [self._wrapped(estimator)]]
-            columns.append(np.mean(values, axis=0))
-        return np.stack(columns, axis=1)
+        models = [
+            self._models[c, folds] if hasattr(each, "fit") else self._wrapped(each)
+            for c, each in enumerate(self.estimators)
+        ]
+        return np.stack([predictions(model, X, J) for model in models], axis=1)
 
     def only(self, kept: Sequence[int]) -> CrossFits:
         """Return some of the estimators, with their fits.
