@@ -97,7 +97,11 @@ class Estimator(BaseEstimator):
         scikit-learn takes a deep copy of each parameter, which Keras makes of registered classes.
         """
         given = {name: getattr(self, name) for name in ("predictor", "network", "mean")}
-        networks = {name: value for name, value in given.items() if callable(value)}
+        networks = {
+            name: value
+            for name, value in given.items()
+            if callable(value) and not hasattr(value, "get_params")
+        }
         if not networks:
             return super().__sklearn_clone__()
         from ..networks import NetworkFunction

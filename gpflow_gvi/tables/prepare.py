@@ -144,11 +144,11 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
     facts: dict[str, Any] = {"rows": len(y), "target": "numbers (regression)"}
     if task == "classification":
         names, counts = np.unique(y, return_counts=True)
-        listed = " ".join(map(str, names[:5])) + " ..." * (len(names) > 5)
+        listed, rare = map(_first_of, (names, names[counts == 1]))
         remedy = "; or pass --task regression" if y.dtype.kind in "if" else ""
         facts["target"] = f"{len(names)} classes ({listed}{remedy})"
-        if rare := names[counts == 1].tolist():
-            facts["in a single row, which is learned from"] = " ".join(map(str, rare))
+        if rare:
+            facts["classes of a single row"] = rare
     if not known.all():
         facts["rows without target"] = int(np.sum(~known))
     facts |= {"columns of numbers": len(columns.numbers), "of categories": len(columns.categories)}
@@ -160,6 +160,10 @@ def _recognised(columns: Columns, known: AnyNDArray, y: AnyNDArray, task: Task) 
     if columns.left_out:
         facts["left out"] = "; ".join(f"{name} ({why})" for name, why in columns.left_out.items())
     return facts
+
+
+def _first_of(names: AnyNDArray) -> str:
+    return " ".join(map(str, names[:5])) + " ..." * (len(names) > 5)
 
 
 def target_of(
