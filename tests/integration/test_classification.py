@@ -119,6 +119,7 @@ def test_kernels_and_inducing_points_shared_or_one_for_each_class(kernels, point
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.draws
 def test_predictive_log_loss_is_the_cross_entropy(name):
     P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
     likelihood = LIKELIHOODS[name]()
@@ -141,6 +142,7 @@ LABELS = (Y, Y[:, None].astype(float))
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.draws
 def test_labels_are_whole_numbers_of_any_type(name):
     P = gvi.GaussianProcess(gpflow.functions.Zero(J), SquaredExponential())
     model = classifier(P, LIKELIHOODS[name](), X[:M])

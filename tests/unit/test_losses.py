@@ -180,6 +180,7 @@ def robust_max(samples: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("order", [0.8, 1.5, 2.0])
 @pytest.mark.parametrize("kind", [gvi.losses.BetaLoss, gvi.losses.GammaLoss])
 @pytest.mark.parametrize("likelihood", [gpflow.likelihoods.Softmax, gpflow.likelihoods.MultiClass])
+@pytest.mark.draws
 def test_robust_loss_of_classes_is_that_of_samples(likelihood, kind, order, rng) -> None:
     f_mean, f_variance = rng.normal(size=(3, 3)), rng.uniform(0.1, 1.0, size=(3, 3))
     Y = np.array([[0], [2], [1]])

@@ -77,6 +77,7 @@ def test_it_computes_the_same_with_the_same_variables():
     ]
 
 
+@pytest.mark.draws
 def test_it_is_told_of_training():
     model = Written()
     graph = as_graph(model, X[:1])

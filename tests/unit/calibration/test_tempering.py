@@ -383,6 +383,7 @@ def test_noise_is_trained_after_tempering_if_it_was_before(
 
 
 @pytest.mark.parametrize("likelihood", ["variance", "variance function", "Bernoulli", "Softmax"])
+@pytest.mark.draws
 def test_tempering_in_single_precision(likelihood: str) -> None:
     factors = []
     for dtype in (np.float32, np.float64):

@@ -19,6 +19,8 @@ from tests import networks, references
 from tests.designs import each_value
 from tests.tolerances import ITERATIVE, assert_close, assert_differ, assert_estimates
 
+pytestmark = pytest.mark.draws
+
 N, M, D = 20, 5, 2
 _RNG = np.random.default_rng(3)
 X = _RNG.normal(size=(N, D))

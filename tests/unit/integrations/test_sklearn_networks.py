@@ -13,6 +13,8 @@ from sklearn.model_selection import cross_val_score
 import gpflow_gvi as gvi
 from tests.tolerances import assert_close
 
+pytestmark = pytest.mark.draws
+
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))
 y = X[:, 0] + 0.1 * rng.normal(size=60)

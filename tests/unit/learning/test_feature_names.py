@@ -57,6 +57,7 @@ REFUSED = r"X has the columns \['b', 'a'\], but what was learned from has \['a',
         lambda model, X: gvi.conformal(model, (TABLE, Y)).predict_interval(X),
     ],
 )
+@pytest.mark.draws
 def test_another_order_is_refused(model, ask):
     with pytest.raises(ValueError, match=REFUSED):
         ask(model, TABLE[["b", "a"]])

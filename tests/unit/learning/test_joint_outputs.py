@@ -112,6 +112,7 @@ def test_an_output_is_known_where_the_other_one_was_observed(learned, rng):
     assert np.sqrt(np.mean((mean - truth) ** 2 / variance)) < 2.0
 
 
+@pytest.mark.draws
 def test_predictions_have_all_outputs(learned, tmp_path):
     x = np.linspace(-3.0, 3.0, 5)[:, None]
     mean, variance = learned.predict_y(x)

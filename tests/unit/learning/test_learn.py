@@ -71,6 +71,7 @@ def test_function_and_noise_make_up_an_observation(learned):
     assert_close(np.diag(covariance[0]), f_variance[:, 0])
 
 
+@pytest.mark.draws
 def test_samples_have_the_moments_of_the_function(learned):
     X, _ = _curve(5, seed=1)
     samples = np.asarray(learned.predict_f_samples(X, 4000))

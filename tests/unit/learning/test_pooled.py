@@ -72,6 +72,7 @@ def test_densities_and_quantiles_are_those_of_a_mixture(pool):
         assert_close(pool.pit(NEW, end), reached)
 
 
+@pytest.mark.draws
 def test_samples_have_the_moments_of_the_mixture(pool):
     mean, variance = (np.asarray(each) for each in pool.predict_y(NEW))
     samples = pool.predict_y_samples(NEW, 20_000, seed=1)

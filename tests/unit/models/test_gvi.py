@@ -336,6 +336,7 @@ def test_special_cases_differ_by_their_default_divergence(kind, default) -> None
     assert model.divergence is other
 
 
+@pytest.mark.draws
 def test_gpflows_idioms_in_a_graph_converted_by_autograph() -> None:
     """The methods in a user's own `tf.function`, whose default is to convert all that it calls."""
     model = make(gvi.divergences.InducingKL(), divergence_weight=tf.Variable(1.0))

@@ -106,6 +106,7 @@ def test_observations_are_predicted_through_the_likelihood(likelihood: str, J: i
 
 
 @pytest.mark.parametrize("full_cov", [False, True])
+@pytest.mark.draws
 def test_samples_have_the_moments_of_q(full_cov: bool) -> None:
     J, S = 2, 20_000
     model = make(svgp, J)

@@ -51,6 +51,7 @@ def test_data_of_unknown_shape_are_those_of_a_known_one(name, shape, model):
 
 
 @pytest.mark.parametrize("full_cov", [False, True])
+@pytest.mark.draws
 def test_samples_at_inputs_of_unknown_rank_have_their_shape(full_cov, model):
     def sample(model, x, y):
         return model.predict_f_samples(x, 3, full_cov=full_cov)

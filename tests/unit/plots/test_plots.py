@@ -125,6 +125,7 @@ def test_several_panels_go_into_one_axes(models):
         models[2].plot(ax=plt.subplots(1, 3)[1])
 
 
+@pytest.mark.draws
 def test_partial_dependence_has_the_moments_of_the_average(models):
     X, _ = _data(4)
     display = plots.PartialDependenceDisplay.from_estimator(

@@ -16,6 +16,8 @@ from gpflow_gvi.prediction.samples import spectrum
 from tests import catalogue
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
+pytestmark = pytest.mark.draws
+
 S, N, M = 1000, 5, 5
 CONSISTENT = sorted(set(catalogue.COVARIANCES) - {"FixedSparsePosterior"})
 

@@ -13,6 +13,8 @@ import tensorflow as tf
 import gpflow_gvi as gvi
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
+pytestmark = pytest.mark.draws
+
 
 def rows(N, seed):
     """Rows of three classes, of which every fourth has a random label."""

@@ -16,6 +16,8 @@ import gpflow_gvi as gvi
 from gpflow_gvi.errors import NumericsWarning
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
 
+pytestmark = pytest.mark.draws
+
 SHAPE = (6, 6, 1)
 RNG = np.random.default_rng(0)
 

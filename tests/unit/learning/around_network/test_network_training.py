@@ -9,7 +9,7 @@ import pytest
 
 import gpflow_gvi as gvi
 
-pytestmark = pytest.mark.filterwarnings("error:Skipping variable loading")
+pytestmark = [pytest.mark.draws, pytest.mark.filterwarnings("error:Skipping variable loading")]
 
 L = keras.layers
 RNG = np.random.default_rng(20261202)

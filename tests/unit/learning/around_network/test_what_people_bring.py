@@ -14,6 +14,8 @@ from gpflow_gvi._core.network_graph import flat
 from gpflow_gvi.learning.around_network.network_rows import Inputs, Outputs, network_rows
 from tests.tolerances import ITERATIVE, assert_close
 
+pytestmark = pytest.mark.draws
+
 L = keras.layers
 RNG = np.random.default_rng(20261126)
 N, SHAPE = 120, (6, 6, 1)

@@ -285,6 +285,7 @@ def test_rows_held_out_are_in_no_block(small, tmp_path):
     assert not np.any(np.isin(split.calibration[0][:, 0], trained[:, 0]))
 
 
+@pytest.mark.draws
 def test_a_dataset_in_another_order_each_time_is_fine_where_nothing_is_held_out(small):
     dataset = tf.data.Dataset.from_tensor_slices(_rows()).shuffle(N)
     read = np.concatenate([Y for _, Y in Split.of(dataset, Settings()).stream.blocks()])
