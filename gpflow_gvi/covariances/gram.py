@@ -190,6 +190,20 @@ def features(kernel: Kernel, inducing_variable: InducingVariables, X: TensorType
     return tf.stop_gradient(whitened(kernel, inducing_variable, X))
 
 
+def rest(kernel: Kernel, X: TensorType, A: TensorType) -> AnyNDArray:
+    """Return k(x, x) - diag AᵀA as numbers, no smaller than its rounding: [N, J].
+
+    :param A: the features at X, [J, M, N].
+    """
+    X = np.asarray(X)
+    if has_numpy_kernel(kernel, X.shape[1:]):
+        base = numpy_kernel(kernel, X).variance()[:, None]
+    else:
+        base = np.asarray(outputs.variance(kernel, X))
+    explained = np.sum(np.square(A), axis=-2).T
+    return np.maximum(base - explained, np.finfo(base.dtype).eps * base)
+
+
 def optimal_precision(A: tf.Tensor, noise_variance: TensorType) -> tf.Tensor:
     """Return I + σ⁻² A Aᵀ with A = L⁻¹ K_ZX, the inverse of the best Lᵀ Σ L: [J, M, M].
 

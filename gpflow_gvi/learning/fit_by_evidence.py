@@ -15,7 +15,7 @@ from scipy.optimize import nnls
 from .._core.graphs import deepcopy
 from ..gaussian_process import GaussianProcess
 from ..kernels.numpy_parameters import value_of
-from ..regulariser.conditioning import conditioned
+from ..regulariser.conditioning import predictions
 from ..regulariser.evidence import InducingEvidence, titsias_gap
 from ..regulariser.evidence_fit import EvidenceFit, Rows
 from ..regulariser.exact_evidence import exact_predictions
@@ -240,8 +240,7 @@ class EvidenceFits(Fits):
         if found is not None:
             return found
         Z, _ = self.settings.select(X, M, kernel=kernel, seed=self.data.seed)
-        posterior = conditioned(GaussianProcess(self.mean, kernel), Z, [(X, residual, noise)])
-        return tuple(part.numpy() for part in posterior.predict(new))
+        return predictions(GaussianProcess(self.mean, kernel), Z, (X, residual, noise), new)
 
 
 def _around_own_mean(

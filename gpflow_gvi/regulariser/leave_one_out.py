@@ -81,8 +81,9 @@ def leave_one_out(
         np.concatenate(parts, axis=-1).T  # [N, J]
         for parts in zip(*map(posterior.linear_part, features), strict=True)
     )
-    explained = np.concatenate([np.square(A).sum(axis=-2) for A in features], axis=-1).T
-    beyond = np.maximum(outputs.variance(kernel, X) - explained, 0.0)
+    beyond = np.concatenate(
+        [gram.rest(kernel, X[rows], A) for rows, A in zip(blocks, features, strict=True)]
+    )
     f, variance = _without_group(f, variance, noise, residual, groups)
     return Y - residual + f, variance + beyond + noise
 

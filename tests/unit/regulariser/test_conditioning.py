@@ -12,7 +12,7 @@ from gpflow_gvi import GaussianProcess
 from gpflow_gvi._core import row_blocks
 from gpflow_gvi.covariances import CholeskySVGP
 from gpflow_gvi.mean_functions import Inducing
-from gpflow_gvi.regulariser.conditioning import conditioned
+from gpflow_gvi.regulariser.conditioning import conditioned, predictions
 from tests import catalogue
 from tests.references import jitter_of_posteriors
 from tests.tolerances import assert_close
@@ -39,3 +39,15 @@ def test_blocks_are_all_rows(monkeypatch, rng, sharing, noise):
         covariance = CholeskySVGP.from_data(kernel, X[:M], X, variance, num_latent_gps=J)
     assert_close(P.mean_function.q_mu, mean.q_mu)
     assert_close(P.kernel.q_sqrt, covariance.q_sqrt)
+
+
+@pytest.mark.parametrize("sharing", ["single", "shared", "separate"])
+def test_numbers_alone_are_those_of_the_process(monkeypatch, rng, sharing):
+    slices = row_blocks.slices
+    monkeypatch.setattr(row_blocks, "slices", lambda num_rows, size=0: slices(num_rows, 20))
+    X, Y, new = rng.normal(size=(N, 2)), rng.normal(size=(N, J)), rng.normal(size=(30, 2))
+    noise = rng.uniform(0.1, 1.0, size=(N, J))
+    prior = GaussianProcess(gpflow.functions.Zero(J), catalogue.kernels(J)[sharing])
+    expected = conditioned(prior, X[:M], [(X, Y, noise)]).predict(new)
+    for ours, part in zip(predictions(prior, X[:M], (X, Y, noise), new), expected, strict=True):
+        assert_close(ours, part)
