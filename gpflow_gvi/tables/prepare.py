@@ -92,6 +92,9 @@ def prepare(
     progress.now(f"reading {path}")
     table, form = table_files.read(path)
     require_known("target", [target], table)
+    for what, names in (("drop", drop), ("keep", keep)):
+        if target in names:
+            raise ValueError(f"{what} names {target!r}, which is the target. Leave it out there.")
     if str(form):
         progress.found(written=str(form))
     known, y, task = target_of(table, target, task)

@@ -109,6 +109,13 @@ def test_a_data_frame_with_them_is_warned_of(fit, name, rng):
     assert said[0].filename == __file__
 
 
+@pytest.mark.parametrize("what", ["drop", "keep"])
+def test_the_target_is_no_column_to_drop_or_keep(what, rng, tmp_path):
+    _table(rng).to_csv(tmp_path / "data.csv", index=False)
+    with pytest.raises(ValueError, match=f"{what} names 'y', which is the target"):
+        prepare(tmp_path / "data.csv", "y", **{what: ["size", "y"]})
+
+
 def test_names_of_columns_that_are_not_there_are_refused(rng):
     with pytest.raises(ValueError, match=r"drop 'sise' is no column .*did you mean 'size'"):
         Columns.of(_table(rng), drop=["sise"])
