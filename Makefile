@@ -11,13 +11,14 @@ STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 # Of a file in the repository. Pictures are the largest.
 MAX_KB := 400
-PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Bytecode of what is imported is made then, in a fraction of the time that all of it takes.
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 PROGRAMS := $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py \
 	test_command_line.py)
 
 # The same for each run of a commit. In a clone without history it is always the same.
-SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 20 + 1)))/20
+SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 40 + 1)))/40
 
 # If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
 ifeq ($(origin PYTHON),file)
@@ -56,7 +57,7 @@ portable: $(STAMP)  ## Run the fast tests as on two other processors, Haswell an
 programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, and a wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow $(PROGRAMS)
 
-slow-share: $(STAMP)  ## Run a twentieth of the slow tests, another for each commit (or SHARE=2/20)
+slow-share: $(STAMP)  ## Run a fortieth of the slow tests, another for each commit (or SHARE=2/40)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --slow-share $(SHARE) $(ARGS)
 
 # Only the dependencies of the wheel are there at first: commands that need an extra must say so.

@@ -195,7 +195,7 @@ def test_step_is_traced_once(covariance: str, data: str) -> None:
     [
         ("CholeskySVGP", "InducingKL"),
         pytest.param("CholeskySVGP", "GaussianWasserstein(exact)", marks=pytest.mark.slow),
-        ("KernelisedSVGP", "Renyi(0.3)"),
+        pytest.param("KernelisedSVGP", "Renyi(0.3)", marks=pytest.mark.slow),
     ],
 )
 def test_known_function_is_recovered(covariance: str, divergence: str) -> None:

@@ -96,7 +96,10 @@ def operations(name: str, kind: str, *, jit_compile: bool) -> tuple[set[str], in
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [*each_value(catalogue.COVARIANCES, ESTIMATORS), ("SparsePosterior", "low_rank")],
+    [
+        *each_value(catalogue.COVARIANCES, ESTIMATORS),
+        pytest.param("SparsePosterior", "low_rank", marks=pytest.mark.slow),
+    ],
 )
 def test_a_graph_for_xla_has_no_operations_of_the_host(name, kind):
     assert not HOST & operations(name, kind, jit_compile=True)[0]

@@ -179,6 +179,7 @@ def several():
     return gvi.GVIRegressor(**ONE, missing="ignore").fit(X, Y), X, Y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", [scorers.neg_crps, scorers.interval_score])
 def test_missing_values_are_left_out(score, with_gaps, several):
     X, y = _curve()

@@ -319,7 +319,8 @@ class _RecipeOfEstimators(Recipe):
         return self.estimators
 
 
-@pytest.mark.parametrize("backwards", [[False, True], pytest.param([True], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backwards", [[False, True], [True]])
 def test_a_predictor_without_weight_is_cross_fitted_once(backwards, rng):
     X = rng.normal(size=(120, 2))
     Y = (rng.random((120, 1)) < expit(4.0 * X[:, :1])).astype(float)

@@ -137,6 +137,7 @@ def pool_of_classes():
     return mixture(tuple(parts), SHARES)
 
 
+@pytest.mark.slow
 def test_probabilities_and_entropies_are_those_of_a_mixture(pool_of_classes):
     pool = pool_of_classes
     p = sum(w * part.predict_proba(NEW) for w, part in zip(SHARES, pool.parts, strict=True))
@@ -159,6 +160,7 @@ def test_probabilities_and_entropies_are_those_of_a_mixture(pool_of_classes):
         pool.acquire(NEW, "expected_improvement")
 
 
+@pytest.mark.slow
 def test_a_mixture_of_probabilities_is_exported(pool_of_classes, tmp_path):
     gvi.export(pool_of_classes, tmp_path / "exported")
     exported = tf.saved_model.load(tmp_path / "exported")

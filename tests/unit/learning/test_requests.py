@@ -204,6 +204,7 @@ def test_predictions_check_what_they_are_asked_for():
                 learned.predict_interval(X[:3], coverage=coverage)
 
 
+@pytest.mark.slow
 def test_requests_that_are_carried_out_are_not_refused():
     """Nothing is asked for here that is not done, so that none of these is an error."""
     one = ONE | {"num_inducing": 9}

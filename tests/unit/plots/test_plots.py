@@ -218,6 +218,7 @@ def test_calibration_of_an_estimator_is_that_of_its_predictions(models):
     assert models[1].plot_calibration(X, Y).get_xlabel() == "predicted probability p"
 
 
+@pytest.mark.slow
 def test_classes_have_maps_and_reliability(classifier):
     fitted, X, y = classifier
     left, right = plots.draw(fitted, X, y)
@@ -232,6 +233,7 @@ def test_classes_have_maps_and_reliability(classifier):
     assert_close(display.means[0].sum(axis=1), 1.0)
 
 
+@pytest.mark.slow
 def test_classes_are_drawn_with_their_rejection_and_inputs_of_another_kind(classifier):
     fitted, X, y = classifier
     far = np.asarray(X) + 50.0

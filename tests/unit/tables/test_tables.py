@@ -105,6 +105,7 @@ def test_predictions_stand_beside_the_columns_as_they_are(written, folder):
     assert whole.read_text() == (folder / "out.csv").read_text()
 
 
+@pytest.mark.slow
 def test_classes_are_recognised(folder, capsys):
     table = _table().dropna(subset="y")
     table["kind"] = np.where(table["y"] > 45.0, "<big>", "small")

@@ -129,7 +129,7 @@ def fitted(model: gvi.models.GVI, data=(X, Y), **options) -> list[float]:
     return model.fit(data, **options).history["loss"]
 
 
-@pytest.mark.parametrize("batch_size", [16, None])
+@pytest.mark.parametrize("batch_size", [16, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("covariance", COVARIANCES[:2])
 def test_a_fit_of_arrays_is_that_of_a_stream(covariance, batch_size):
     stream = tf.data.Dataset.from_tensor_slices((X, Y)).batch(batch_size or N)

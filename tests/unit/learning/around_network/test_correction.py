@@ -115,6 +115,7 @@ def test_a_network_that_unseen_rows_confirm_is_not_corrected_for_the_worse():
     assert nll(around(net, **few)) < nll(around(net, **few, predictor=None)) + 0.005
 
 
+@pytest.mark.slow
 def test_without_unseen_rows_there_is_nothing_to_correct_by(overfit):
     learned = around(overfit, validation_data=None, validation_fraction=0.0)
     logits = overfit.predict(NEW[0], verbose=0)

@@ -140,7 +140,13 @@ def test_a_head_of_a_network_with_one_output_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("kind", "output"), [(dict, "topic"), (dict, None), (list, 0), (list, None)]
+    ("kind", "output"),
+    [
+        (dict, "topic"),
+        (list, None),
+        pytest.param(dict, None, marks=pytest.mark.slow),
+        pytest.param(list, 0, marks=pytest.mark.slow),
+    ],
 )
 def test_one_output_in_a_dictionary_or_a_list_is_learned(kind, output):
     net = plain()
