@@ -58,7 +58,7 @@ class Recipe:
     max_rows_of_shared: int = 50
     """Up to this number of rows for each feature all of them may share a lengthscale."""
     min_rows_of_lengthscales: int = 20
-    """From this number of labels for each feature on there is a lengthscale for each."""
+    """From this number of labels for each feature on lengthscales of each start equal."""
 
     # Noise
 
@@ -190,7 +190,7 @@ class Recipe:
         """Return kernels to choose among, with the hyper-parameters to start from."""
         X = data.X[:, data.features]
         if data.of_classes:
-            found = self._kernels_of_classes(_num_units(X), X.shape[1])
+            found = self._kernels_of_classes(X, data.responses)
         elif self._are_too_few(data):
             found = [starts.constant()]
         else:
@@ -252,13 +252,20 @@ class Recipe:
         seasons = starts.seasons(X, data.responses)
         return _on_features([Sum([each, *starts.changing_trend()]) for each in seasons], data)
 
-    def _kernels_of_classes(self, N: int, D: int) -> list[Kernel]:
-        """Return kernels of labels: with one lengthscale, with one for each feature, and fast."""
+    def _kernels_of_classes(self, X: Array, Y: Array) -> list[Kernel]:
+        """Return kernels of labels: with one lengthscale, with one for each feature, and fast.
+
+        Of many features, as columns of categories are, few tell the classes: those that randomised
+        trees find are told from the others from the start.
+        """
+        N, D = _num_units(X), X.shape[1]
         functions = [[starts.shared_kernel(D), starts.linear(D)]]
         if self.sums:
             functions.append([starts.fast_kernel(D)])
             if D > 1 and self.min_rows_of_lengthscales * D <= N:
                 functions.append([starts.one_kernel(D), starts.linear(D)])
+            elif D > 1 and self.min_rows_of_relevance <= N:
+                functions.append([starts.relevant_first(X, Y), starts.linear(D)])
         return [Sum([starts.constant_of_classes(), *each]) for each in functions]
 
     def rough(self, data: TrainingData) -> Kernel:

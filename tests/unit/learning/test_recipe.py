@@ -140,6 +140,15 @@ def test_a_class_of_few_rows_is_learned(N, rng):
         assert classifier.set_params(max_iter=2).fit(data.X, labels).predict_proba(data.X).shape
 
 
+def test_labels_of_many_features_start_from_those_that_tell_them(rng):
+    X = rng.normal(size=(150, 14))
+    Y = (X[:, [3]] + 0.3 * rng.normal(size=(150, 1)) > 0.0).astype(float)
+    data = TrainingData(X, Y, Y, 0, (14,), True, (Scaling.none(X), Scaling.none(Y)))
+    parts = [part for kernel in Recipe().kernels(data) for part in kernel.kernels]
+    (of_each,) = [part for part in parts if getattr(part, "ard", False)]
+    assert np.argmin(of_each.lengthscales) == 3
+
+
 def test_rows_of_labels_that_repeat_allow_for_no_more_lengthscales(rng):
     X = rng.normal(size=(70, 4))
     of_each = []
