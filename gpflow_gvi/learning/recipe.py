@@ -255,8 +255,8 @@ class Recipe:
     def _kernels_of_classes(self, X: Array, Y: Array) -> list[Kernel]:
         """Return kernels of labels: with one lengthscale, with one for each feature, and fast.
 
-        Of many features, as columns of categories are, few tell the classes: those that randomised
-        trees find are told from the others from the start.
+        Where features are many, as those of categories are, few of them tell the classes: the ones
+        that randomised trees find have shorter lengthscales from the start.
         """
         N, D = _num_units(X), X.shape[1]
         functions = [[starts.shared_kernel(D), starts.linear(D)]]
