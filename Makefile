@@ -11,8 +11,7 @@ STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.ready-docs
 # Of a file in the repository. Pictures are the largest.
 MAX_KB := 400
-# Bytecode of what is imported is made then, in a fraction of the time that all of it takes.
-PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 PROGRAMS := $(addprefix tests/integration/,test_examples.py test_how_to.py test_notebooks.py \
 	test_command_line.py)
