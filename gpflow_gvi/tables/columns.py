@@ -198,10 +198,10 @@ def require_finite(what: str, numbers: AnyNDArray, cells: pd.Series[Any]) -> Non
         )
 
 
-def slips(name: str, cells: pd.Series[Any]) -> str:
-    """Return a message on cells of a column of numbers that are none."""
+def slips(name: str, cells: pd.Series[Any], kind: str = "numbers") -> str:
+    """Return a message on cells of a column of numbers, or of dates, that are none."""
     return (
-        f"column {name!r} is of numbers, but {len(cells)} of its cells are not, the first "
+        f"column {name!r} is of {kind}, but {len(cells)} of its cells are not, the first "
         f"{short_repr(cells.iloc[0])} in row {cells.index[0]}: they are treated as missing. "
         "Correct them if they are not."
     )

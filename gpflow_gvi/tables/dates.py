@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 PERIODS = {"year": 365.2425, "week": 7.0, "day": 1.0}
 """Their lengths in days."""
 
-_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}(?:[-./]\d{1,4})?(?:[ T]\d.*)?")
-_DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y/%m/%d")
+_DATE = re.compile(
+    r"(?:\d{1,4}[-./]\d{1,2}(?:[-./]\d{1,4})?"
+    r"|(?:\d{1,2}[- ])?[A-Za-z]{3,9}[- ](?:\d{1,2}, )?\d{4})(?:[ T]\d.*)?"
+)
+_NUMBERED = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y/%m/%d")
+_NAMED = ("%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%b %Y", "%b-%Y", "%d %B %Y", "%B %d, %Y", "%B %Y")
 _ISO = "ISO8601"
-FORMATS = (_ISO, *(day + time for day in _DAYS for time in ("", " %H:%M", " %H:%M:%S")))
-"""Ways to write a date; the first that fits all cells of a column is taken, but see `Dates.of`."""
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+FORMATS = (_ISO, *(day + time for day in (*_NUMBERED, *_NAMED) for time in _TIMES))
+"""Ways to write a date; the one that fits most cells of a column is taken, but see `Dates.of`."""
+
+NUM_TRIED = 100
+"""The number of cells that are tried with every format."""
 
 _MONTH_FIRST, _DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
 
@@ -32,10 +40,12 @@ class Dates(NamedTuple):
     format: str
     periods: list[str]
     """Those that the rows resolve."""
+    no_dates: list[str]
+    """Cells that are not written so, in the column that it was found in: they are missing."""
 
     @classmethod
     def of(cls, column: pd.Series[Any], *, is_day_first: bool = False) -> Dates | None:
-        """Return the format of the dates in a column, or None if it holds other text.
+        """Return the format of most cells of a column, or None if half of them are other text.
 
         Where day and month may be either, they are what makes the dates go in order with the rows,
         or in even steps.
@@ -45,17 +55,19 @@ class Dates(NamedTuple):
         pandas = required("pandas")
         is_of_times = pandas.api.types.is_datetime64_any_dtype(column)
         if is_of_times or isinstance(column.dtype, pandas.PeriodDtype):
-            return cls(_ISO, _resolved(_days(column, _ISO)))
-        column = without(NO_NUMBER, column)
-        known = column.dropna()
-        if not all(_DATE.fullmatch(str(text)) for text in known.iloc[:100]):
+            return cls(_ISO, _resolved(_days(column, _ISO)), [])
+        known = without(NO_NUMBER, column).dropna()
+        tried = known.iloc[:NUM_TRIED]
+        if sum(bool(_DATE.fullmatch(str(text))) for text in tried) <= 0.5 * len(tried):
             return None
-        for written in FORMATS:
-            days = _days(column, written)
-            if np.isnan(days).sum() == column.isna().sum():
-                written, days = _ordered(column, written, days, is_day_first)
-                return cls(written, _resolved(days))
-        return None
+        fits = {written: ~np.isnan(_days(tried, written)) for written in FORMATS}
+        likely = [written for written, fit in fits.items() if 2 * fit.sum() > len(tried)]
+        read = {written: _days(known, written) for written in likely}
+        written = min(read, key=lambda each: np.isnan(read[each]).sum(), default=_ISO)
+        if not read or 2 * np.isnan(read[written]).sum() >= len(known):
+            return None
+        written, days = _ordered(known, written, read[written], is_day_first)
+        return cls(written, _resolved(days), sorted(set(map(str, known[np.isnan(days)]))))
 
     @property
     def order(self) -> str:
@@ -75,6 +87,7 @@ class Dates(NamedTuple):
         column = without(NO_NUMBER, column)
         days = _days(column, self.format)
         wrong = column[np.isnan(days) & column.notna().to_numpy()]
+        wrong = wrong[~wrong.astype(str).isin(self.no_dates)]
         if len(wrong):
             raise ValueError(
                 f"column {column.name} is of dates, but it has {wrong.iloc[0]!r} in row "

@@ -133,6 +133,11 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
         for name, texts in columns.no_numbers.items()
     ]
     messages += [
+        slips(name, table[name][table[name].isin(each.no_dates)], "dates")
+        for name, each in columns.dates.items()
+        if each.no_dates
+    ]
+    messages += [
         f"column {name!r} has dates such as {table[name].dropna().iloc[0]!r}, which are read as "
         f"{each.order}: nothing in them tells which it is. Write them as 2016-02-01 if it is not."
         for name, each in columns.dates.items()

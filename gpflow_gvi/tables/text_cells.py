@@ -1,4 +1,4 @@
-"""Numbers as people write them: with a decimal comma, thousands, a percent sign or a currency.
+"""Numbers as people write them: with a decimal comma, thousands, a percent sign, in brackets.
 
 Words such as "NA" are missing numbers or dates, and may be categories among others.
 """
@@ -90,7 +90,7 @@ def _cells(table: pd.DataFrame, mark: str) -> Iterator[str]:
         if _is_text(column):
             known = column.dropna()
             for cell in known[known.str.contains(mark, regex=False)].unique():
-                yield cell.strip(f"+−-%{_CURRENCY}{_SPACES}")
+                yield cell.strip(f"+−-%(){_CURRENCY}{_SPACES}")
 
 
 def without(words: Collection[str], column: pd.Series[Any]) -> pd.Series[Any]:
@@ -124,11 +124,13 @@ def canonical(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
 
 
 def _canonical(text: str, decimal: str) -> str:
-    match = _NUMBER[decimal].fullmatch(text.strip())
-    if not match or not (match[2] or match[3]):
+    cell = text.strip()
+    is_loss = cell.startswith("(") and cell.endswith(")")  # as accountants write what is below zero
+    match = _NUMBER[decimal].fullmatch(cell[1:-1] if is_loss else cell)
+    if not match or not (match[2] or match[3]) or (is_loss and match[1]):
         return text
     sign, whole, part, power = (group or "" for group in match.groups())
-    digits = re.sub(r"\D", "", whole) or "0"
+    digits, sign = re.sub(r"\D", "", whole) or "0", "-" if is_loss else sign
     return sign.replace("−", "-") + digits + (f".{part}" if part else "") + power
 
 

@@ -27,6 +27,7 @@ WRITTEN = {
     "tabs": ("size\tkind\n1.234,5\ta\n-0,25\tb\n3,00\ta\n1000000\tb\n", "utf-8"),
     "bars": ("size|kind\n1234.5|a\n-.25|b\n3.|a\n1e6|b\n", "utf-8"),
     "percent": ("size;kind\n1234,5 %;a\n-0,25 %;b\n3%;a\n1000000 %;b\n", "utf-8"),
+    "losses": ('size,kind\n"1,234.50",a\n(0.25),b\n3,a\n"$1,000,000",b\n', "utf-8"),
     "currency": ('size,kind\n"$1,234.5",a\n-$0.25,b\n3 €,a\n£1000000,b\n', "utf-8"),
     "spaces": ("size;kind\n1 234,5;a\n−0,25;b\n3;a\n1\u202f000\u00a0000;b\n", "utf-8"),
     "byte order mark": ("size,kind\n1234.5,a\n-0.25,b\n3,a\n1000000,b\n", "utf-8-sig"),
@@ -258,7 +259,10 @@ DAYS = pd.date_range("2019-01-01", periods=800, freq="D")
 
 @pytest.mark.parametrize(
     "written",
-    ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M"],
+    [
+        *("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M"),
+        *("%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%B %d, %Y", "%d %B %Y", "%m/%d/%Y %I:%M %p"),
+    ],
 )
 def test_dates_are_a_trend_and_the_times_of_year_and_week(written):
     column = pd.Series(DAYS.strftime(written))
@@ -279,7 +283,30 @@ def test_rows_resolve_the_periods_that_they_cover_and_sample():
     assert Dates.of(pd.Series(pd.date_range("2000", periods=30, freq="MS"))).periods == ["year"]
 
 
-@pytest.mark.parametrize("texts", [["a", "b"], ["2020-01-01", "soon"], ["12-34", "1-2"], ["1/2"]])
+def test_months_are_dates():
+    months = pd.date_range("1990-01-01", periods=60, freq="MS")
+    for written in ("%b %Y", "%B %Y", "%b-%Y"):
+        column = pd.Series(months.strftime(written))
+        assert Dates.of(column).periods == ["year"]
+        assert_close(Dates.of(column).days(column), (months - pd.Timestamp(0)).days)
+
+
+def test_a_cell_that_is_no_date_is_missing(tmp_path):
+    days = [*DAYS[9:21].strftime("%d/%m/%Y"), "soon", "31/02/2019", None]
+    pd.DataFrame({"day": days, "y": np.arange(15) / 2}).to_csv(tmp_path / "data.csv", index=False)
+    with pytest.warns(UserWarning, match="'day' is of dates, but 2 of its cells are not, the.*'so"):
+        columns = prepare(tmp_path / "data.csv", "y").columns
+    found = columns.dates["day"].days(pd.Series(days, name="day"))
+    assert_close(found[:12], (DAYS[9:21] - pd.Timestamp(0)).days)
+    assert np.isnan(found[12:]).all()
+    with pytest.raises(ValueError, match="day is of dates, but it has 'later' in row 0"):
+        columns.dates["day"].days(pd.Series(["later"], name="day"))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["a", "b"], ["2020-01-01", "soon"], ["12-34", "1-2"], ["1/2"], ["Model 2000", "Model 2001"]],
+)
 def test_other_text_is_no_date(texts):
     assert Dates.of(pd.Series(texts)) is None
 
