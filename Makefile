@@ -17,7 +17,7 @@ PROGRAMS := $(addprefix tests/integration/,test_examples.py test_how_to.py test_
 	test_command_line.py)
 
 # The same for each run of a commit. In a clone without history it is always the same.
-SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 40 + 1)))/40
+SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 60 + 1)))/60
 
 # If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
 ifeq ($(origin PYTHON),file)
@@ -33,7 +33,7 @@ USABLE := import sys; v = sys.version_info[:2]; \
 	all(map(find_spec, ("venv", "ensurepip"))) or sys.exit("has no venv (Debian, Ubuntu: install python3-venv)")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test portable programs slow-share wheel properties coverage benchmark mutants gpflow-tests lint types format docs \
+.PHONY: help demo test portable programs share wheel properties coverage benchmark mutants gpflow-tests lint types format docs \
 	links numpy2 lowest newest clean
 
 help:  ## Show this list
@@ -56,8 +56,8 @@ portable: $(STAMP)  ## Run the fast tests as on two other processors, Haswell an
 programs: $(STAMP)  ## Run examples, demonstration, pages, shortened notebooks, and a wheel
 	$(BIN)/python -m pytest -n 2 --dist worksteal --runslow $(PROGRAMS)
 
-slow-share: $(STAMP)  ## Run a fortieth of the slow tests, another for each commit (or SHARE=2/40)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --slow-share $(SHARE) $(ARGS)
+share:
+	@echo $(SHARE)
 
 # Only the dependencies of the wheel are there at first: commands that need an extra must say so.
 wheel: WHEEL := $(abspath $(VENV)-wheel)

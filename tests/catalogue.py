@@ -6,7 +6,7 @@ none of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import gpflow
@@ -66,11 +66,13 @@ The formulas of all are tested by `tests/unit/covariances/test_formulas.py`.
 """
 
 
-def covariances_in_turn(*others: Iterable[Any]) -> list[ParameterSet]:
-    """Cases of every covariance, each with the next of other values; all but some are slow."""
-    names = sorted(COVARIANCES, key=lambda name: name not in SOME_COVARIANCES)
+def covariances_in_turn(
+    *others: Iterable[Any], quick: Collection[str] = SOME_COVARIANCES
+) -> list[ParameterSet]:
+    """Cases of every covariance, each with the next of other values; all but `quick` are slow."""
+    names = sorted(COVARIANCES, key=lambda name: name not in quick)
     return [
-        pytest.param(*case, marks=() if case[0] in SOME_COVARIANCES else pytest.mark.slow)
+        pytest.param(*case, marks=() if case[0] in quick else pytest.mark.slow)
         for case in each_value(names, *others)
     ]
 

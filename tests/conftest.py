@@ -37,6 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return  # it only hands them out
     import check_shapes
 
+    # Else GPflow's docstrings are parsed as it is imported: most of the time that this takes.
+    check_shapes.set_rewrite_docstrings(None)
     if config.getoption("--check-graphs"):
         check_shapes.set_enable_check_shapes(check_shapes.ShapeCheckingState.ENABLED)
 

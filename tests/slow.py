@@ -13,7 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--slow-share",
         metavar="K/N",
         type=_share,
-        help="run the K-th of N parts of the slow tests, and no others",
+        help="run the K-th of N parts of the slow tests as well, and before the fast ones",
     )
 
 
@@ -25,13 +25,15 @@ def _share(text: str) -> tuple[int, int]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if share := config.getoption("--slow-share"):
-        others = [item for item in items if not _is_in(share, item)]
-        items[:] = [item for item in items if _is_in(share, item)]
-        config.hook.pytest_deselected(items=others)
-    elif not config.getoption("--runslow"):
-        for item in filter(_is_slow, items):
+    if config.getoption("--runslow"):
+        return
+    share = config.getoption("--slow-share")
+    chosen = {item for item in items if share and _is_in(share, item)}
+    for item in filter(_is_slow, items):
+        if item not in chosen:
             item.add_marker(pytest.mark.skip(reason="slow: run with --runslow"))
+    # The longest first: a worker that began one last would leave the others without work.
+    items.sort(key=lambda item: item not in chosen)
 
 
 def _is_slow(item: pytest.Item) -> bool:

@@ -82,7 +82,7 @@ def assert_derivative(covariance, J):
     assert_close(slope, expected, ITERATIVE)
 
 
-@pytest.mark.parametrize("covariance", catalogue.covariances_in_turn())
+@pytest.mark.parametrize("covariance", catalogue.covariances_in_turn(quick=["Tempered"]))
 def test_gradients_are_the_derivatives(covariance):
     assert_derivative(covariance, J=1)
 

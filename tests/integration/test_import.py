@@ -28,11 +28,13 @@ def imported():
     )
 
 
+@pytest.mark.slow
 def test_import_prints_nothing(imported):
     assert imported.stderr.split("@@@")[1] == ""
     assert len(imported.stdout.splitlines()) == 1  # the script's own line
 
 
+@pytest.mark.slow
 def test_import_loads_nothing_but_the_package_itself(imported):
     # The standard library aside, so a proxy for the time that does not depend on the machine.
     added = json.loads(imported.stdout)

@@ -57,7 +57,7 @@ def evaluate(covariance, dtype):
     return tf.nest.map_structure(np.asarray, (values, gradients, predictions))
 
 
-@pytest.mark.parametrize("covariance", catalogue.covariances_in_turn())
+@pytest.mark.parametrize("covariance", catalogue.covariances_in_turn(quick=["SparsePosterior"]))
 def test_single_precision_agrees_with_double(covariance):
     single, double = evaluate(covariance, np.float32), evaluate(covariance, np.float64)
     assert all(np.all(np.isfinite(part)) for part in tf.nest.flatten(single))

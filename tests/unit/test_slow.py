@@ -22,14 +22,16 @@ def test_quick(i): pass
 """
 
 
-def test_five_shares_are_the_slow_tests_each_once(pytester):
-    items = pytester.getitems(TESTS)
+def test_five_shares_are_the_slow_tests_each_once_before_the_quick_ones(pytester):
+    quick = [f"test_quick[{i}]" for i in range(10)]
 
     def chosen(share: str) -> list[str]:
         config = pytester.parseconfigure("-p", "tests.slow", "--slow-share", share)
-        left = list(items)
-        slow.pytest_collection_modifyitems(config, left)
-        return [item.name for item in left]
+        items = pytester.getitems(TESTS)
+        slow.pytest_collection_modifyitems(config, items)
+        run = [item.name for item in items if not item.get_closest_marker("skip")]
+        assert run[-10:] == quick
+        return run[:-10]
 
     shares = [chosen(f"{k}/5") for k in range(1, 6)]
     assert all(shares)
