@@ -7,10 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.tolerances import assert_close
+from tests.tolerances import ROUNDING, assert_close
 
 
-def comparing_with_a_tape(compared: list[int]) -> Callable[[Any, Any], None]:
+def comparing_with_a_tape(
+    compared: list[int], tolerance: Any = ROUNDING
+) -> Callable[[Any, Any], None]:
     """Return a minimiser that compares a loss's own derivatives with those of a tape.
 
     :param compared: the number of variables is appended to it at each call.
@@ -23,7 +25,7 @@ def comparing_with_a_tape(compared: list[int]) -> Callable[[Any, Any], None]:
         found, gradients = loss.value_and_gradients(variables)
         assert_close(float(found), float(value))
         for one, other in zip(gradients, by_tape, strict=True):
-            assert_close(one, other)
+            assert_close(one, other, tolerance)
         compared.append(len(variables))
 
     return minimise

@@ -24,8 +24,9 @@ from ..likelihoods import usable
 from ..regulariser.evidence_fit import assign_all
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.lbfgs import Minimise
-from ..regulariser.leave_one_out import leave_one_out
-from ..regulariser.site_fit import Rows, SiteFit
+from ..regulariser.leave_one_out import leave_one_out, leave_one_out_of_all
+from ..regulariser.site_bound import Rows
+from ..regulariser.site_fit import SiteFit
 from ..regulariser.sites import Sites, left_out
 from .candidates import Candidate, Fits, Fitted, prior, scaled
 from .class_predictors import LogProbabilities
@@ -110,18 +111,25 @@ class SiteFits(Fits):
         candidate: Candidate,
         rows: AnyNDArray,
         means: AnyNDArray | None = None,
-        Z: AnyNDArray | None = None,
+        like: Rows | None = None,
     ) -> Rows:
-        """Return rows with these inducing points, by default some of the rows."""
+        """Return rows with the inducing points of others, by default some of the rows, or all."""
         if not candidate.is_around:
             means = np.zeros([len(self.data.X), self.predictors.num_means, self.data.J])
         elif means is None:
             means = self.means
         X = self.data.X[rows]
-        if Z is None:
-            M = min(self.settings.count(len(rows)), self.recipe.max_points_of_sites)
-            Z, _ = self.settings.select(X, M, kernel=candidate.kernel, seed=self.data.seed)
+        Z = self._points(candidate, X) if like is None else like.Z
         return Rows(X, self.observed[rows], means[rows].astype(X.dtype), Z)
+
+    def _points(self, candidate: Candidate, X: AnyNDArray) -> AnyNDArray | None:
+        """Return the inducing points for rows; None if each is one."""
+        M = self.settings.count(len(X))
+        is_small = len(X) <= min(M, self.recipe.max_rows_of_exact_sites)
+        if is_small and self._fits[candidate.family].knows(X):
+            return None
+        M = min(M, self.recipe.max_points_of_sites)
+        return self.settings.select(X, M, kernel=candidate.kernel, seed=self.data.seed).points
 
     def screened(self, candidate: Candidate) -> Fitted:
         """Return a fitted candidate with its predictions of each group of rows from all others."""
@@ -130,7 +138,10 @@ class SiteFits(Fits):
         sites, _ = fit.converged(at, _of_rows(candidate.sites, rows))
         P = prior(candidate, self.predictors)
         groups = np.unique(self.groups[rows], return_inverse=True)[1]
-        of_y = leave_one_out(P, sites.variance, at.Z, (at.X, sites.Y), groups)
+        given = P, sites.variance, (at.X, sites.Y), groups
+        of_y = leave_one_out_of_all(*given) if at.Z is None else None
+        if of_y is None:
+            of_y = leave_one_out(*given[:2], at.X if at.Z is None else at.Z, *given[2:])
         mean, variance = (np.asarray(part) for part in left_out(of_y, sites))
         variance = np.maximum(variance, 0.0)
         f = tf.constant(mean), tf.constant(variance)
@@ -159,8 +170,8 @@ class SiteFits(Fits):
             max_rounds=self.recipe.max_rounds_again,
             sites=_of_rows(candidate.sites, given),
         )
-        mean, variance = fit.predict(at, sites, self._rows(candidate, held, means, at.Z))
-        return mean.numpy(), np.broadcast_to(variance, mean.shape)
+        mean, variance = fit.predict(at, sites, self._rows(candidate, held, means, like=at))
+        return np.asarray(mean), np.broadcast_to(variance, mean.shape)
 
 
 def _of_rows(sites: Sites | None, rows: AnyNDArray) -> Sites | None:

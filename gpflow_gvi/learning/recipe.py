@@ -152,6 +152,9 @@ class Recipe:
 
     max_values_of_sites: int = 4000
     """Hyper-parameters are fitted to not more rows times latent functions than these."""
+    max_rows_of_exact_sites: int = 200
+    """Hyper-parameters are fitted to not more rows without inducing points: with more, a hundred
+    points cost less."""
     max_points_of_sites: int = 100
     """Hyper-parameters are fitted at not more inducing points: a bound costs O(J N M²)."""
     max_rounds_again: int = 2

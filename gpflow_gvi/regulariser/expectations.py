@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -39,6 +41,56 @@ def expected_log_density(likelihood: Likelihood, *rows: TensorType) -> tf.Tensor
 @expected_log_density.register
 def _(likelihood: MonteCarloLikelihood, *rows: TensorType) -> tf.Tensor:
     return tf.reduce_mean(_log_densities(likelihood, NUM_SAMPLES, *rows), axis=0)
+
+
+class Expectation(NamedTuple):
+    """Σ_n E log p(y_n | f) and its derivatives."""
+
+    value: float
+    by_mean: AnyNDArray
+    """In the mean of f: [N, J]."""
+    by_variance: AnyNDArray
+    """In the variance of f: [N, J]."""
+    by_parameters: Sequence[AnyNDArray]
+    """In the variables of the likelihood."""
+
+
+@functools.singledispatch
+def numpy_expectation(likelihood: Likelihood) -> Callable[..., Expectation] | None:
+    """Return the function of the rows that has the derivatives without TensorFlow, if known."""
+    return None
+
+
+@numpy_expectation.register
+def _(likelihood: Softmax) -> Callable[..., Expectation]:
+    return _softmax_expectation
+
+
+def _softmax_expectation(
+    X: TensorType, f_mean: AnyNDArray, f_variance: AnyNDArray, Y: TensorType
+) -> Expectation:
+    """Return that of log p = f_y - log Σ exp f_j; with f = m + √v ε, p's derivatives are
+
+        ∂/∂m_j = 1[y = j] - E p_j,    ∂/∂v_j = -E p_j ε_j / (2 √v_j),
+
+    as Σ ε = 0 at the points.
+    """
+    N, J = f_mean.shape
+    y, rows = np.asarray(Y)[:, 0].astype(int), np.arange(N)
+    points = normal_points(NUM_SAMPLES, J, f_mean.dtype).T  # [J, S]
+    deviation = np.sqrt(f_variance.T)  # [J, N]
+    f = f_mean.T[:, None] + deviation[:, None] * points[..., None]  # [J, S, N]
+    f -= f.max(axis=0)
+    of_class = f[y, :, rows].T.copy()  # [S, N]
+    p = np.exp(f, out=f)
+    total = p.sum(axis=0)  # [S, N]
+    p /= total
+    S = points.shape[1]
+    by_mean = -p.mean(axis=1)  # [J, N]
+    by_mean[y, rows] += 1.0
+    by_variance = -np.matmul(points[:, None], p)[:, 0] / (2.0 * S * deviation)
+    value = float(np.sum(of_class - np.log(total))) / S
+    return Expectation(value, by_mean.T, by_variance.T, [])
 
 
 @functools.singledispatch

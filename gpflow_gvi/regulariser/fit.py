@@ -26,12 +26,13 @@ from ..errors import short_repr
 from ..gaussian_process import GaussianProcess
 from ..kernels.active_columns import require_columns
 from ..likelihoods import is_gaussian, usable
-from . import evidence_fit, site_fit
+from . import evidence_fit
 from .conditioning import conditioned
 from .evidence import Evidence, InducingEvidence
 from .evidence_fit import EvidenceFit
 from .inducing_points import Select, greedy_variance
 from .lbfgs import Minimise, lbfgs
+from .site_bound import Rows
 from .site_fit import SiteFit
 from .sites import Sites
 
@@ -234,7 +235,7 @@ class _BySites:
     def minimise(self, minimise: Minimise, Z: tf.Tensor, U: tf.Tensor) -> float:
         """Fit the hyper-parameters, and return minus the bound of the log evidence."""
         X, Y = (Z, U) if self._evidence.needs_inducing_outputs else self._data
-        rows = site_fit.Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype), Z)
+        rows = Rows(X, Y, tf.zeros([len(X), 0, self._num_latents], X.dtype), Z)
         loss, sites = self._fit.fit(minimise, rows, means=False)
         self._found = X, sites
         return loss

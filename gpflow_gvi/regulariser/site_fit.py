@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow import Parameter
-from gpflow.base import AnyNDArray, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
@@ -27,117 +28,26 @@ from ..kernels.numpy_parameters import (
     ValuesById,
     is_known,
 )
-from .lbfgs import LossWithGradients, Minimise, assign_by_id, by_tape
-from .sites import (
-    Covariances,
-    Sites,
-    Step,
-    converged,
-    covariances,
-    first_sites,
-    predictions,
-    rows_of,
-    step,
-)
+from .exact_sites import ExactBound, Expect, given_sites
+from .exact_sites import predictions as predictions_of_exact
+from .expectations import Expectation, numpy_expectation
+from .lbfgs import LossWithGradients, Minimise, assign_by_id
+from .site_bound import Bound, Marginals, Rows
+from .sites import Covariances, Sites, Step, converged, first_sites, predictions
 from .sites import Rows as AtRows
 
 MAX_ROUNDS = 20
 """The maximal number of rounds."""
 
-SCALE_OF_WEIGHTS = 2.0
-"""The standard deviation of the prior of weights, before it is cut off at zero."""
-
 TOLERANCE = 1e-4
 """Rounds end when the bound gains less than this for each row."""
 
 
-SHARED = {"rows", "step", "predictions", "gradients_by_covariances", "log_prior_of_others"}
-"""The graphs that take covariances, and serve kernels of any structure."""
-
-
-class Rows(NamedTuple):
-    """The rows that the bound is of."""
-
-    X: TensorType
-    """[N, D]."""
-    Y: TensorType
-    """Observations, as the likelihood takes them: [N, P]."""
-    means: TensorType
-    """F, what is added to m_P, with weights, at the rows: [N, C, J]."""
-    Z: TensorType
-    """Inducing points: [M, D]."""
-
-
-class Bound:
-    """The bound as a function of its parameters, by formulas that graphs are traced from.
-
-    :param roots: the square roots of the weights of means, [C, 1].
-    """
-
-    def __init__(self, prior: GaussianProcess, likelihood: Likelihood, roots: tf.Variable) -> None:
-        self.prior = prior
-        self.likelihood = likelihood
-        self.roots = roots
-        self.of_kernel: Sequence[Parameter] = prior.kernel.trainable_parameters
-        self.others: Sequence[Parameter] = [
-            *prior.mean_function.trainable_parameters,
-            *likelihood.trainable_parameters,
-        ]
-        self.variables: list[tf.Variable] = [
-            *(each.unconstrained_variable for each in (*self.of_kernel, *self.others)),
-            roots,
-        ]
-
-    @property
-    def weights(self) -> tf.Tensor:
-        """The weights of the means, [C, 1]: squares, so that none is below zero.
-
-        The more observations of a fold are above average, the lower are cross-fitted predictions of
-        them, and a weight below zero would make use of that. Their prior is N(0, 2²), cut off at
-        zero: where predictors tell all classes of the rows apart, the bound grows with the weights.
-        """
-        return tf.square(self.roots)
-
-    def covariances(self, rows: Rows) -> Covariances:
-        """Return the covariances of points and rows."""
-        return covariances(self.prior.kernel, rows.Z, rows.X)
-
-    def rows(self, at: Covariances, rows: Rows) -> AtRows:
-        """Return rows with what of P the sites need there."""
-        added = tf.reduce_sum(self.weights * rows.means, axis=1)
-        return rows_of(at, rows.X, rows.Y, self.prior.mean_function(rows.X) + added)
-
-    def step(self, at_rows: AtRows, sites: Sites) -> Step:
-        """Return the bound without priors of parameters, and an update of the sites."""
-        return step([at_rows], self.likelihood, sites)
-
-    def log_prior(self, parameters: Sequence[Parameter]) -> tf.Tensor:
-        """Return the log prior density of parameters and, up to a constant, of the weights."""
-        of_weights = -0.5 * tf.reduce_sum(tf.square(self.weights / SCALE_OF_WEIGHTS))
-        return of_weights + sum(each.log_prior_density() for each in parameters)
-
-    def log_prior_of_others(self) -> tf.Tensor:
-        """Return that of all parameters but the kernel's."""
-        return self.log_prior(self.others)
-
-    def value(self, rows: Rows, sites: Sites) -> tf.Tensor:
-        """Return the bound, with the log prior density of parameters and of the weights."""
-        step = self.step(self.rows(self.covariances(rows), rows), sites)
-        return step.bound + self.log_prior((*self.of_kernel, *self.others))
-
-    def gradients(self, rows: Rows, sites: Sites) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return the bound, and its gradients in all variables."""
-        return by_tape(lambda: self.value(rows, sites), self.variables)
-
-    def gradients_by_covariances(
-        self, at: Covariances, rows: Rows, sites: Sites
-    ) -> tuple[tf.Tensor, Covariances, list[tf.Tensor]]:
-        """Return the bound, its gradients in covariances, and those in the other variables."""
-        others = self.variables[len(self.of_kernel) :]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([*at, *others])
-            bound = self.step(self.rows(at, rows), sites).bound + self.log_prior_of_others()
-        return bound, *tape.gradient(bound, (at, others), unconnected_gradients="zero")
+SHARED = {
+    *("rows", "step", "predictions", "gradients_by_covariances", "log_prior_of_others"),
+    *("means", "gradients_of_means", "expectation"),
+}
+"""The graphs that have no kernel in them, and serve those of any structure."""
 
 
 class SiteFit:
@@ -211,7 +121,8 @@ class SiteFit:
             return -bound, [-gradient for gradient in gradients]
 
         def loss() -> tf.Tensor:
-            return -self._run(self.bound.value, rows, sites, for_tape=True)
+            points = rows.X if rows.Z is None else rows.Z
+            return -self._run(self.bound.value, rows._replace(Z=points), sites, for_tape=True)
 
         return LossWithGradients(loss, evaluate, self.bound.variables)
 
@@ -223,6 +134,8 @@ class SiteFit:
         The bound includes the log density of the parameters under their own priors.
         """
         rows, bound = _tensors(rows), self.bound
+        if rows.Z is None:
+            return self._exactly(rows, sites, at)
         if not self._is_numpy(rows):
             assign_by_id(bound.variables, at)
             return self._run(bound.gradients, rows, sites)
@@ -235,15 +148,59 @@ class SiteFit:
         log_prior, by_kernel = read.with_priors(bound.of_kernel, known.gradient(by_at))
         return float(value) + log_prior, [*by_kernel, *by_others]
 
+    def _exactly(self, rows: Rows, sites: Sites, at: ValuesById) -> tuple[Any, Sequence[Any]]:
+        """Return what `value_and_gradients` does where each row is an inducing point."""
+        bound = self.bound
+        assign_by_id(bound.variables[len(bound.of_kernel) :], at)
+        read = NumpyParameters(self._known, at)
+        covariances = numpy_kernel(bound.prior.kernel, rows.X.numpy(), values=read.values)
+        m = self._means(rows)
+        found = ExactBound(covariances.covariance(lower=True), m, sites, self._expect(rows))
+        by_K, by_m, by_likelihood = found.gradients()
+        parts = zip(covariances.parameters, covariances.gradient(by_K, lower=True), strict=True)
+        of_kernel, by_kernel = read.with_priors(bound.of_kernel, parts)
+        inputs = rows.X, rows.means, tf.constant(by_m)
+        of_others, by_others = self._run(bound.gradients_of_means, *inputs)
+        by_others = [each.numpy() for each in by_others]
+        for i, by in enumerate(reversed(by_likelihood), start=2):  # the weights are the last
+            by_others[-i] = by_others[-i] + by
+        return found.value + of_kernel + float(of_others), [*by_kernel, *by_others]
+
+    def _expect(self, rows: Rows) -> Expect:
+        """Return the function of the expectations of the likelihood at rows."""
+        by_numpy = numpy_expectation(self.bound.likelihood)
+        if by_numpy is not None:
+            return lambda mean, variance: by_numpy(rows.X, mean, variance, rows.Y)
+
+        def expect(mean: AnyNDArray, variance: AnyNDArray) -> Expectation:
+            at = Marginals(rows.X, rows.Y, tf.constant(mean), tf.constant(variance))
+            value, by_mean, by_variance, by_parameters = self._run(self.bound.expectation, at)
+            by_parameters = [each.numpy() for each in by_parameters]
+            return Expectation(float(value), by_mean.numpy(), by_variance.numpy(), by_parameters)
+
+        return expect
+
     def converged(self, rows: Rows, sites: Sites | None = None) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound.
 
         :param sites: the sites to start from; `first_sites` if not given.
         """
-        at_rows = self._at(rows)
-        sites = first_sites(at_rows.m) if sites is None else sites
-        found, bound = converged(functools.partial(self._run, self.bound.step, at_rows), sites)
+        m, take_step = self._steps(_tensors(rows))
+        found, bound = converged(take_step, first_sites(m) if sites is None else sites)
         return found, bound + self._log_prior_density()
+
+    def _steps(self, rows: Rows) -> tuple[tf.Tensor, Callable[[Sites], Step]]:
+        """Return m_P(X), and the function of sites that takes a step."""
+        if rows.Z is not None:
+            at_rows = self._at(rows)
+            return at_rows.m, functools.partial(self._run, self.bound.step, at_rows)
+        K = numpy_kernel(self.bound.prior.kernel, rows.X.numpy()).covariance(lower=True)
+        m, expect = self._means(rows), self._expect(rows)
+        return tf.constant(m), lambda sites: ExactBound(K, m, sites, expect).step()
+
+    def _means(self, rows: Rows) -> AnyNDArray:
+        """Return m_P(X), with the means that are added to it: [N, J]."""
+        return np.asarray(self._run(self.bound.means, rows.X, rows.means))
 
     def _at(self, rows: Rows) -> AtRows:
         """Return rows with what of P the sites need there, for the parameters as they are."""
@@ -256,7 +213,11 @@ class SiteFit:
 
     def _is_numpy(self, rows: Rows) -> bool:
         """Return True if NumPy evaluates the covariances."""
-        return rows.X.dtype == tf.float64 and self._has_numpy(tuple(rows.X.shape[1:]))
+        return self.knows(rows.X)
+
+    def knows(self, X: TensorType) -> bool:
+        """Return True if each row may be an inducing point."""
+        return X.dtype == np.float64 and self._has_numpy(tuple(X.shape[1:]))
 
     def _log_prior_density(self) -> float:
         """Return the log density of all parameters under their priors."""
@@ -266,8 +227,16 @@ class SiteFit:
         of_kernel, _ = NumpyParameters(self._known).with_priors(bound.of_kernel, [])
         return of_kernel + float(self._run(bound.log_prior_of_others))
 
-    def predict(self, rows: Rows, sites: Sites, new: Rows) -> tuple[tf.Tensor, tf.Tensor]:
+    def predict(self, rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
         """Return mean and variance of f at new rows, whatever their Y is, given sites of others."""
+        if rows.Z is None:
+            kernel, X, X_new = self.bound.prior.kernel, np.asarray(rows.X), np.asarray(new.X)
+            given = given_sites(numpy_kernel(kernel, X).covariance(), self._means(rows), sites)
+            Kx, k = (
+                numpy_kernel(kernel, X, X_new).covariance(),
+                numpy_kernel(kernel, X_new).variance(),
+            )
+            return predictions_of_exact(given, Kx, k, self._means(new))
         return self._run(predictions, self._at(rows), sites, self._at(new))
 
     def _run(self, function: Callable[..., Any], *arguments: Any, for_tape: bool = False) -> Any:
@@ -288,14 +257,14 @@ class SiteFit:
 
 
 def _tensors(rows: Rows) -> Rows:
-    return Rows(*map(tf.convert_to_tensor, rows))
+    return Rows(*(part if part is None else tf.convert_to_tensor(part) for part in rows))
 
 
 class _NumpyCovariances:
     """The covariances of one output, or of one that all share, and derivatives in the kernel."""
 
     def __init__(self, kernel: Kernel, rows: Rows, values: ValuesById) -> None:
-        Z, X = (part.numpy() for part in (rows.Z, rows.X))
+        Z, X = map(np.asarray, (rows.Z, rows.X))
         pairs = (Z, None), (Z, X), (X, None)
         self._of: list[Any] = [numpy_kernel(kernel, *pair, values=values) for pair in pairs]
         of_points, of_pairs, at_rows = self._of
@@ -315,7 +284,9 @@ class _NumpyCovariances:
 
 
 def _specs(parts: Any) -> Any:
-    """Return the types of named tensors with other numbers of rows and of inducing points."""
+    """Return the types of named tensors, or of one, with other numbers of rows and of points."""
+    if not hasattr(parts, "_asdict"):
+        return tf.TensorSpec([None, *parts.shape[1:]], parts.dtype)
     specs = {}
     for name, part in parts._asdict().items():
         is_matrix = name in ("Kzz", "Kzx", "A")  # [J, M, N]; other tensors are [N, ...]

@@ -37,6 +37,9 @@ from .expectations import MAX_ROWS_AT_ONCE, expected_log_density
 MIN_PRECISION = 1e-6
 """The minimal precision of a site. Where a likelihood is not log-concave, it may have none."""
 
+MIN_VARIANCE = 1e-12
+"""The minimal variance of f: derivatives by a variance of zero are infinite."""
+
 MAX_UPDATES = 50
 """The maximal number of updates of the sites."""
 
@@ -57,7 +60,7 @@ class Sites(NamedTuple):
 class Step(NamedTuple):
     """The bound on the log evidence for given sites, [], and the sites of an update."""
 
-    bound: tf.Tensor
+    bound: Any
     updated: Sites
 
 
@@ -139,8 +142,7 @@ def _explained(rows: Rows, posterior: Posterior) -> MeanAndVariance:
 def _marginals(rows: Rows, explained: MeanAndVariance) -> MeanAndVariance:
     """Return mean and variance of f at rows: [N, J] each."""
     mean, variance = explained
-    # Derivatives by a variance of zero are infinite.
-    least = tf.constant(1e-12, variance.dtype)
+    least = tf.constant(MIN_VARIANCE, variance.dtype)
     return rows.m + mean, tf.maximum(rows.beyond + variance, least)
 
 

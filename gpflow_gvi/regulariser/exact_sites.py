@@ -1,0 +1,122 @@
+"""The bound of the evidence for given sites where each row is an inducing point, by NumPy.
+
+Given sites ỹ with noise S = diag s², and with P = (K + S)⁻¹, α = P (ỹ - m_P(X)),
+
+    E f = ỹ - S α,    V[f] = S - S P S,
+
+    bound = Σ_n E log p(y_n | f) - ½ (αᵀKα - Σ_n v_n / s_n² + log |K + S| - log |S|),
+
+as tr K⁻¹V[f] = N - Σ_n v_n / s_n². With g and h the derivatives of the expectations in means and
+variances v, and c = ½ α + P S (g - α), those of the bound are
+
+    in K         c αᵀ - ½ P + P (S² diag h + ½ S) P,
+    in m_P(X)    c + ½ α.
+
+One factor of K + S for each output takes a third of the time of a hundred points among as many
+rows, and K needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from gpflow.base import AnyNDArray, MeanAndVariance
+from scipy.linalg import lapack
+
+from .expectations import Expectation
+from .sites import MIN_PRECISION, MIN_VARIANCE, Sites, Step
+
+Expect = Callable[[AnyNDArray, AnyNDArray], Expectation]
+"""From mean and variance of f at rows, [N, J] each."""
+
+
+class Given(NamedTuple):
+    """P given the sites of one output; NaN where K + S has no factor."""
+
+    inverse: AnyNDArray
+    """(K + S)⁻¹: [N, N]."""
+    alpha: AnyNDArray
+    """[N]."""
+    log_determinant: float
+    """log |K + S|."""
+
+    @classmethod
+    def of(cls, K: AnyNDArray, variance: AnyNDArray, residual: AnyNDArray) -> Given:
+        """Return P given residuals ỹ - m_P and s², [N] each, by the lower triangle of K."""
+        S = K.copy()
+        np.einsum("nn->n", S)[:] += variance
+        # LAPACK's matrices have the other order: its upper triangle is the lower one here.
+        factor, info = lapack.dpotrf(S.T, lower=0, clean=1, overwrite_a=1)
+        if info:
+            nothing = np.full_like(K, np.nan)
+            return cls(nothing, nothing[0], np.nan)
+        log_determinant = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
+        half, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
+        inverse = half + half.T
+        np.einsum("nn->n", inverse)[:] *= 0.5
+        return cls(inverse, inverse @ residual, log_determinant)
+
+
+def given_sites(K: AnyNDArray, m: AnyNDArray, sites: Sites) -> list[Given]:
+    """Return P given the sites of each output: they share K, of which the lower triangle counts."""
+    variance, residual = np.asarray(sites.variance), np.asarray(sites.Y) - m
+    return [Given.of(K, variance[:, j], residual[:, j]) for j in range(m.shape[1])]
+
+
+def predictions(
+    given: Sequence[Given], Kx: AnyNDArray, k: AnyNDArray, m: AnyNDArray
+) -> MeanAndVariance:
+    """Return mean and variance of f at new rows: [B, J] each.
+
+    :param Kx: the covariance of rows and new rows, [N, B]; `k` is the variance, [B], and `m` the
+        mean, [B, J], of P at these.
+    """
+    mean = m + Kx.T @ np.stack([each.alpha for each in given], axis=1)
+    explained = [np.einsum("nb,nb->b", Kx, each.inverse @ Kx) for each in given]
+    return mean, np.maximum(k[:, None] - np.stack(explained, axis=1), MIN_VARIANCE)
+
+
+class ExactBound:
+    """The bound for given sites, and its derivatives.
+
+    :param K: the covariance of the rows, of which the lower triangle counts: [N, N].
+    :param m: m_P(X), [N, J].
+    """
+
+    def __init__(self, K: AnyNDArray, m: AnyNDArray, sites: Sites, expect: Expect) -> None:
+        Y, self._variance = map(np.asarray, sites)
+        self._given = given_sites(K, m, sites)
+        alpha = np.stack([each.alpha for each in self._given], axis=1)
+        s2 = self._variance
+        self._mean = Y - s2 * alpha
+        diagonals = np.stack([np.diagonal(each.inverse) for each in self._given], axis=1)
+        v = np.maximum(s2 - np.square(s2) * diagonals, MIN_VARIANCE)
+        self._expected = expect(self._mean, v)
+        quadratic = np.sum(alpha * (Y - m - s2 * alpha))  # Kα = ỹ - m - Sα
+        logs = sum(each.log_determinant for each in self._given) - np.sum(np.log(s2))
+        self.value = self._expected.value - 0.5 * float(quadratic - np.sum(v / s2) + logs)
+
+    def step(self) -> Step:
+        """Return the bound, and what an update makes of the sites."""
+        _, by_mean, by_variance, _ = self._expected
+        precision = np.maximum(-2.0 * by_variance, MIN_PRECISION)
+        return Step(self.value, Sites(self._mean + by_mean / precision, 1.0 / precision))
+
+    def gradients(self) -> tuple[AnyNDArray, AnyNDArray, Sequence[AnyNDArray]]:
+        """Return the derivatives in K, in m_P(X), and in the likelihood's variables.
+
+        That in K is what each pair below the diagonal has for both of its orders.
+        """
+        _, g, h, by_parameters = self._expected
+        by_K: AnyNDArray = np.zeros([len(g), len(g)])
+        by_m = np.empty_like(g)
+        for j, (P, alpha, _) in enumerate(self._given):
+            s2 = self._variance[:, j]
+            c = 0.5 * alpha + P @ (s2 * (g[:, j] - alpha))
+            by_m[:, j] = c + 0.5 * alpha
+            outer = np.outer(c, alpha)
+            by_K += (P * (2.0 * np.square(s2) * h[:, j] + s2)) @ P - P + outer + outer.T
+        np.einsum("nn->n", by_K)[:] *= 0.5
+        return np.tril(by_K), by_m, by_parameters
