@@ -14,7 +14,6 @@ from gpflow.base import TensorType
 from gpflow.likelihoods import Likelihood
 
 from ..gaussian_process import GaussianProcess
-from .expectations import expected_log_density
 from .lbfgs import by_tape
 from .sites import Covariances, Sites, Step, covariances, rows_of, step
 from .sites import Rows as AtRows
@@ -34,19 +33,6 @@ class Rows(NamedTuple):
     """F, what is added to m_P, with weights, at the rows: [N, C, J]."""
     Z: TensorType | None
     """Inducing points, [M, D]; None if each row is one, where NumPy knows the kernel."""
-
-
-class Marginals(NamedTuple):
-    """Rows, and the marginal distributions of f there."""
-
-    X: TensorType
-    """[N, D]."""
-    Y: TensorType
-    """[N, P]."""
-    mean: TensorType
-    """[N, J]."""
-    variance: TensorType
-    """[N, J]."""
 
 
 class Bound:
@@ -133,14 +119,3 @@ class Bound:
             log_prior = self.log_prior_of_others()
             total = log_prior + tf.reduce_sum(by_m * self.means(X, means))
         return log_prior, tape.gradient(total, others, unconnected_gradients="zero")
-
-    def expectation(self, at: Marginals) -> tuple[tf.Tensor, ...]:
-        """Return Σ_n E log p(y_n | f), and its gradients as an `Expectation` has them."""
-        parameters = self.likelihood.trainable_parameters
-        variables = [each.unconstrained_variable for each in parameters]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([at.mean, at.variance, *variables])
-            of_rows = expected_log_density(self.likelihood, at.X, at.mean, at.variance, at.Y)
-            value = tf.reduce_sum(of_rows)
-        sources = (at.mean, at.variance, variables)
-        return value, *tape.gradient(value, sources, unconnected_gradients="zero")

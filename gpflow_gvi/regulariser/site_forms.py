@@ -1,0 +1,260 @@
+"""How the bound is evaluated: with inducing points, or where each row is one.
+
+NumPy evaluates covariances where it knows the kernel, so that graphs serve kernels of any
+structure; else they have the kernel in them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import tensorflow as tf
+from gpflow import Parameter
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
+from gpflow.kernels import Kernel
+
+from .._core.graphs import without_gradients
+from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
+from ..kernels.numpy_parameters import (
+    THEIR_OWN,
+    NumpyParameter,
+    NumpyParameters,
+    ValuesById,
+    is_known,
+)
+from . import exact_sites
+from .exact_sites import ExactBound
+from .expectations import Expectation, expected_log_density, numpy_expectation
+from .lbfgs import assign_by_id
+from .site_bound import Bound, Rows
+from .sites import Covariances, Sites, Step, predictions
+from .sites import Rows as AtRows
+
+SHARED = {
+    *("rows", "step", "predictions", "gradients_by_covariances", "log_prior_of_others"),
+    *("means", "gradients_of_means", "_expectation"),
+}
+"""The graphs that have no kernel in them, and serve those of any structure."""
+
+
+class Marginals(NamedTuple):
+    """Rows, and the marginal distributions of f there."""
+
+    X: TensorType
+    """[N, D]."""
+    Y: TensorType
+    """[N, P]."""
+    mean: TensorType
+    """[N, J]."""
+    variance: TensorType
+    """[N, J]."""
+
+
+class Graphs:
+    """The formulas of a bound as graphs of any number of rows, each traced once.
+
+    :param like: those of a bound of another kernel, with the same mean function, likelihood and
+        weights, whose graphs that have no kernel in them are taken.
+    """
+
+    def __init__(self, like: Graphs | None = None) -> None:
+        self._graphs: dict[Any, Any] = {} if like is None else like._graphs
+
+    def __call__(
+        self, function: Callable[..., Any], *arguments: Any, for_tape: bool = False
+    ) -> Any:
+        """Return the value of a function.
+
+        :param for_tape: whether a tape of gradients can see the graph.
+        """
+        name = function.__name__  # those that have a kernel in them are for this one alone
+        key = name if name in SHARED else (name, id(self))
+        if key not in self._graphs:
+            specs = tuple(map(_specs, arguments))
+            if for_tape:
+                graph = tf.function(function, autograph=False, input_signature=specs)
+            else:
+                graph = without_gradients(function, *specs)
+            self._graphs[key] = graph
+        return self._graphs[key](*arguments)
+
+
+class Form(Protocol):
+    """How the bound is evaluated."""
+
+    def steps(self, rows: Rows) -> tuple[tf.Tensor, Callable[[Sites], Step]]:
+        """Return m_P(X), [N, J], and the function of sites that takes a step."""
+
+    def value_and_gradients(
+        self, rows: Rows, sites: Sites, at: ValuesById
+    ) -> tuple[Any, Sequence[Any]]:
+        """Return the bound for given sites, and its gradients in all variables."""
+
+    def predict(self, rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
+        """Return mean and variance of f at new rows, given sites of others."""
+
+
+class KernelByNumpy:
+    """The parameters of a kernel, as NumPy reads them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._known = [NumpyParameter(each) for each in kernel.parameters if is_known(each)]
+        self.has_all = len(self._known) == len(kernel.parameters)
+        self._is_known = functools.cache(functools.partial(has_numpy_kernel, kernel))
+
+    def knows(self, X: TensorType) -> bool:
+        """Return True if NumPy evaluates the covariances of rows."""
+        return bool(X.dtype == np.float64 and self._is_known(tuple(X.shape[1:])))
+
+    def read(self, at: ValuesById = THEIR_OWN) -> NumpyParameters:
+        """Return the parameters, at other values if some are given."""
+        return NumpyParameters(self._known, at)
+
+
+class WithPoints:
+    """The bound with inducing points."""
+
+    def __init__(self, bound: Bound, kernel: KernelByNumpy, graphs: Graphs) -> None:
+        self._bound, self._kernel, self._graphs = bound, kernel, graphs
+
+    def steps(self, rows: Rows) -> tuple[tf.Tensor, Callable[[Sites], Step]]:
+        """Return m_P(X), and steps by a graph."""
+        at_rows = self._at(rows)
+        return at_rows.m, functools.partial(self._graphs, self._bound.step, at_rows)
+
+    def value_and_gradients(
+        self, rows: Rows, sites: Sites, at: ValuesById
+    ) -> tuple[Any, Sequence[Any]]:
+        """Return the bound and its gradients by a tape, up to the kernel if NumPy knows it."""
+        bound = self._bound
+        if not self._kernel.knows(rows.X):
+            assign_by_id(bound.variables, at)
+            return self._graphs(bound.gradients, rows, sites)
+        assign_by_id(bound.variables[len(bound.of_kernel) :], at)
+        read = self._kernel.read(at)
+        known = _NumpyCovariances(bound.prior.kernel, rows, read.values)
+        value, by_at, by_others = self._graphs(
+            bound.gradients_by_covariances, known.values, rows, sites
+        )
+        log_prior, by_kernel = read.with_priors(bound.of_kernel, known.gradient(by_at))
+        return float(value) + log_prior, [*by_kernel, *by_others]
+
+    def predict(self, rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
+        """Return mean and variance of f, by what f(Z) explains of it."""
+        return self._graphs(predictions, self._at(rows), sites, self._at(new))
+
+    def _at(self, rows: Rows) -> AtRows:
+        """Return rows with what of P the sites need there, for the parameters as they are."""
+        if self._kernel.knows(rows.X):
+            at = _NumpyCovariances(self._bound.prior.kernel, rows, THEIR_OWN).values
+        else:
+            at = self._graphs(self._bound.covariances, rows)
+        return self._graphs(self._bound.rows, at, rows)
+
+
+class AtEachRow:
+    """The bound where each row is an inducing point, and NumPy knows the kernel."""
+
+    def __init__(self, bound: Bound, kernel: KernelByNumpy, graphs: Graphs) -> None:
+        self._bound, self._kernel, self._graphs = bound, kernel, graphs
+
+    def steps(self, rows: Rows) -> tuple[tf.Tensor, Callable[[Sites], Step]]:
+        """Return m_P(X), and steps by NumPy."""
+        K = numpy_kernel(self._bound.prior.kernel, rows.X.numpy()).covariance(lower=True)
+        m, expect = self._means(rows), self._expect(rows)
+        return tf.constant(m), lambda sites: ExactBound(K, m, sites, expect).step()
+
+    def value_and_gradients(
+        self, rows: Rows, sites: Sites, at: ValuesById
+    ) -> tuple[Any, Sequence[Any]]:
+        """Return the bound and its gradients in closed form, but for those of m_P and weights."""
+        bound, read = self._bound, self._kernel.read(at)
+        assign_by_id(bound.variables[len(bound.of_kernel) :], at)
+        covariances = numpy_kernel(bound.prior.kernel, rows.X.numpy(), values=read.values)
+        K, m = covariances.covariance(lower=True), self._means(rows)
+        found = ExactBound(K, m, sites, self._expect(rows))
+        by_K, by_m, by_likelihood = found.gradients()
+        parts = zip(covariances.parameters, covariances.gradient(by_K, lower=True), strict=True)
+        of_kernel, by_kernel = read.with_priors(bound.of_kernel, parts)
+        inputs = rows.X, rows.means, tf.constant(by_m)
+        of_others, gradients = self._graphs(bound.gradients_of_means, *inputs)
+        by_others = [each.numpy() for each in gradients]
+        for i, by in enumerate(reversed(by_likelihood), start=2):  # the weights are the last
+            by_others[-i] = by_others[-i] + by
+        return found.value + of_kernel + float(of_others), [*by_kernel, *by_others]
+
+    def predict(self, rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
+        """Return mean and variance of f, by the inverse of K + S."""
+        kernel, X, X_new = self._bound.prior.kernel, rows.X.numpy(), new.X.numpy()
+        K, Kx = (numpy_kernel(kernel, X, other).covariance() for other in (None, X_new))
+        given = exact_sites.given_sites(K, self._means(rows), sites)
+        k = numpy_kernel(kernel, X_new).variance()
+        return exact_sites.predictions(given, Kx, k, self._means(new))
+
+    def _means(self, rows: Rows) -> AnyNDArray:
+        """Return m_P(X), with the means that are added to it: [N, J]."""
+        return np.asarray(self._graphs(self._bound.means, rows.X, rows.means))
+
+    def _expect(self, rows: Rows) -> exact_sites.Expect:
+        """Return the function of the expectations of the likelihood at rows."""
+        by_numpy = numpy_expectation(self._bound.likelihood)
+        if by_numpy is not None:
+            return lambda mean, variance: by_numpy(rows.X, mean, variance, rows.Y)
+
+        def expect(mean: AnyNDArray, variance: AnyNDArray) -> Expectation:
+            at = Marginals(rows.X, rows.Y, tf.constant(mean), tf.constant(variance))
+            value, by_mean, by_variance, by_parameters = self._graphs(self._expectation, at)
+            by_parameters = [each.numpy() for each in by_parameters]
+            return Expectation(float(value), by_mean.numpy(), by_variance.numpy(), by_parameters)
+
+        return expect
+
+    def _expectation(self, at: Marginals) -> tuple[tf.Tensor, ...]:
+        """Return Σ_n E log p(y_n | f), and its gradients as an `Expectation` has them."""
+        parameters = self._bound.likelihood.trainable_parameters
+        variables = [each.unconstrained_variable for each in parameters]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([at.mean, at.variance, *variables])
+            of_rows = expected_log_density(self._bound.likelihood, at.X, at.mean, at.variance, at.Y)
+            value = tf.reduce_sum(of_rows)
+        sources = (at.mean, at.variance, variables)
+        return value, *tape.gradient(value, sources, unconnected_gradients="zero")
+
+
+class _NumpyCovariances:
+    """The covariances of one output, or of one that all share, and derivatives in the kernel."""
+
+    def __init__(self, kernel: Kernel, rows: Rows, values: ValuesById) -> None:
+        Z, X = map(np.asarray, (rows.Z, rows.X))
+        pairs = (Z, None), (Z, X), (X, None)
+        self._of: list[Any] = [numpy_kernel(kernel, *pair, values=values) for pair in pairs]
+        of_points, of_pairs, at_rows = self._of
+        matrices = (each.covariance()[None] for each in (of_points, of_pairs))
+        self.values = Covariances(*map(tf.constant, (*matrices, at_rows.variance()[:, None])))
+
+    def gradient(self, by: Covariances) -> Iterator[tuple[Parameter, AnyNDArray]]:
+        """Yield the derivatives, to be added up, of a function of the covariances, from those."""
+        of_points, of_pairs, at_rows = self._of
+        parts = [
+            of_points.gradient(by.Kzz.numpy()[0]),
+            of_pairs.gradient(by.Kzx.numpy()[0]),
+            at_rows.variance_gradient(by.k.numpy()[:, 0]),
+        ]
+        for part in parts:
+            yield from zip(at_rows.parameters, part, strict=True)
+
+
+def _specs(parts: Any) -> Any:
+    """Return the types of named tensors, or of one, with other numbers of rows and of points."""
+    if not hasattr(parts, "_asdict"):
+        return tf.TensorSpec([None, *parts.shape[1:]], parts.dtype)
+    specs = {}
+    for name, part in parts._asdict().items():
+        is_matrix = name in ("Kzz", "Kzx", "A")  # [J, M, N]; other tensors are [N, ...]
+        shape = [part.shape[0], None, None] if is_matrix else [None, *part.shape[1:]]
+        specs[name] = tf.TensorSpec(shape, part.dtype)
+    return type(parts)(**specs)
