@@ -12,8 +12,8 @@ variances v, and c = ½ α + P S (g - α), those of the bound are
     in K         c αᵀ - ½ P + P (S² diag h + ½ S) P,
     in m_P(X)    c + ½ α.
 
-One factor of K + S for each output takes a third of the time of a hundred points among as many
-rows, and K needs none.
+Up to some two hundred rows a factor of K + S for each output takes less time than a hundred points
+do, and K itself needs none.
 """
 
 from __future__ import annotations
