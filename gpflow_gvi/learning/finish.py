@@ -24,7 +24,8 @@ from ..models import GVI
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser
 from ..regulariser.leave_one_out import leave_one_out
-from ..regulariser.sites import Sites, left_out, sites_of
+from ..regulariser.site_fit import sites_of
+from ..regulariser.sites import Sites, left_out
 from .learned import Learned
 from .q_training import Hooks, TrainingResult
 from .row_facts import left_out_together

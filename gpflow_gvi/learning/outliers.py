@@ -33,7 +33,8 @@ from .._core.notices import logger
 from ..regulariser.evidence import DataEvidence
 from ..regulariser.fit import fit_regulariser
 from ..regulariser.leave_one_out import leave_one_out
-from ..regulariser.sites import left_out, sites_of
+from ..regulariser.site_fit import sites_of
+from ..regulariser.sites import left_out
 from .row_facts import left_out_together
 from .rows.scaling import Scaling
 from .settings import RegulariserSettings

@@ -39,7 +39,7 @@ from ..mean_functions import Inducing, NetworkOutputs
 from ..models import GVI
 from ..regulariser.fit import Regulariser
 from ..regulariser.inducing_points import greedy_variance
-from ..regulariser.sites import sites_of
+from ..regulariser.site_fit import sites_of
 from .around_network.correction import inverse_curvature
 
 Change = Callable[[GaussianProcess], GaussianProcess]

@@ -18,7 +18,7 @@ do, and K itself needs none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -59,23 +59,26 @@ class Given(NamedTuple):
         return cls(inverse, inverse @ residual, log_determinant)
 
 
-def given_sites(K: AnyNDArray, m: AnyNDArray, sites: Sites) -> list[Given]:
-    """Return P given the sites of each output: they share K, of which the lower triangle counts."""
+def given_sites(K: AnyNDArray, m: AnyNDArray, sites: Sites) -> Iterator[Given]:
+    """Yield P given the sites of each output: they share K, of which the lower triangle counts."""
     variance, residual = np.asarray(sites.variance), np.asarray(sites.Y) - m
-    return [Given.of(K, variance[:, j], residual[:, j]) for j in range(m.shape[1])]
+    for j in range(m.shape[1]):
+        yield Given.of(K, variance[:, j], residual[:, j])
 
 
 def predictions(
-    given: Sequence[Given], Kx: AnyNDArray, k: AnyNDArray, m: AnyNDArray
+    given: Iterable[Given], Kx: AnyNDArray, k: AnyNDArray, m: AnyNDArray
 ) -> MeanAndVariance:
     """Return mean and variance of f at new rows: [B, J] each.
 
     :param Kx: the covariance of rows and new rows, [N, B]; `k` is the variance, [B], and `m` the
         mean, [B, J], of P at these.
     """
-    mean = m + Kx.T @ np.stack([each.alpha for each in given], axis=1)
-    explained = [np.einsum("nb,nb->b", Kx, each.inverse @ Kx) for each in given]
-    return mean, np.maximum(k[:, None] - np.stack(explained, axis=1), MIN_VARIANCE)
+    mean, variance = m.copy(), np.empty_like(m)
+    for j, each in enumerate(given):
+        mean[:, j] += Kx.T @ each.alpha
+        variance[:, j] = k - np.einsum("nb,nb->b", Kx, each.inverse @ Kx)
+    return mean, np.maximum(variance, MIN_VARIANCE)
 
 
 class ExactBound:
@@ -83,19 +86,25 @@ class ExactBound:
 
     :param K: the covariance of the rows, of which the lower triangle counts: [N, N].
     :param m: m_P(X), [N, J].
+    :param keeps: whether inverses are kept for the derivatives, one for each output.
     """
 
-    def __init__(self, K: AnyNDArray, m: AnyNDArray, sites: Sites, expect: Expect) -> None:
+    def __init__(
+        self, K: AnyNDArray, m: AnyNDArray, sites: Sites, expect: Expect, *, keeps: bool = True
+    ) -> None:
         Y, self._variance = map(np.asarray, sites)
-        self._given = given_sites(K, m, sites)
-        alpha = np.stack([each.alpha for each in self._given], axis=1)
-        s2 = self._variance
+        s2, self._given, log_determinants = self._variance, list[Given](), 0.0
+        alpha, v = np.empty_like(m), np.empty_like(m)
+        for j, given in enumerate(given_sites(K, m, sites)):
+            alpha[:, j] = given.alpha
+            v[:, j] = s2[:, j] - np.square(s2[:, j]) * np.diagonal(given.inverse)
+            log_determinants += given.log_determinant
+            self._given += [given] * keeps
+        v = np.maximum(v, MIN_VARIANCE)
         self._mean = Y - s2 * alpha
-        diagonals = np.stack([np.diagonal(each.inverse) for each in self._given], axis=1)
-        v = np.maximum(s2 - np.square(s2) * diagonals, MIN_VARIANCE)
         self._expected = expect(self._mean, v)
         quadratic = np.sum(alpha * (Y - m - s2 * alpha))  # Kα = ỹ - m - Sα
-        logs = sum(each.log_determinant for each in self._given) - np.sum(np.log(s2))
+        logs = log_determinants - np.sum(np.log(s2))
         self.value = self._expected.value - 0.5 * float(quadratic - np.sum(v / s2) + logs)
 
     def step(self) -> Step:

@@ -6,20 +6,27 @@ kernel and the likelihood, the sites are updated for these, and so on until the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, TensorType
+from gpflow.base import MeanAndVariance, RegressionData, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
+from .._core import labels, outputs, row_blocks
 from ..gaussian_process import GaussianProcess
+from ..kernels.numpy_kernels import numpy_kernel
 from ..kernels.numpy_parameters import THEIR_OWN, ValuesById
+from ..likelihoods import is_gaussian
+from .exact_sites import ExactBound
+from .expectations import MAX_ROWS_AT_ONCE
 from .lbfgs import LossWithGradients, Minimise
 from .site_bound import Bound, Rows
-from .site_forms import AtEachRow, Form, Graphs, KernelByNumpy, WithPoints
-from .sites import Sites, converged, first_sites
+from .site_forms import AtEachRow, Form, Graphs, KernelByNumpy, WithPoints, expected
+from .sites import Sites, Step, converged, covariances, first_sites, rows_of, step
 
 MAX_ROUNDS = 20
 """The maximal number of rounds."""
@@ -139,3 +146,42 @@ class SiteFit:
 
 def _tensors(rows: Rows) -> Rows:
     return Rows(*(part if part is None else tf.convert_to_tensor(part) for part in rows))
+
+
+def sites_of(
+    likelihood: Likelihood, prior: GaussianProcess, Z: TensorType, data: RegressionData
+) -> Sites:
+    """Return the sites of observations (X, Y), with Y as the likelihood takes it."""
+    X, Y = map(tf.convert_to_tensor, data)
+    if is_gaussian(likelihood):
+        noise = outputs.noise_variance_at(likelihood, X, int(Y.shape[-1]))
+        return Sites(Y, noise + tf.zeros_like(Y))
+    m = tf.broadcast_to(prior.mean_function(X), [len(X), labels.num_latents(likelihood, Y)])
+    take_step = _steps_of(likelihood, prior, Z, (X, Y, m))
+    found, _ = converged(take_step, first_sites(m))
+    return Sites(*map(tf.convert_to_tensor, found))
+
+
+def _steps_of(
+    likelihood: Likelihood, prior: GaussianProcess, Z: TensorType, data: tuple[tf.Tensor, ...]
+) -> Callable[[Sites], Step]:
+    """Return the function of sites that takes a step, given X, Y and m_P(X)."""
+    X, Y, m = data
+    if KernelByNumpy(prior.kernel).knows(X) and _are_all(Z, X):
+        K = numpy_kernel(prior.kernel, X.numpy()).covariance(lower=True)
+        fixed = K, m.numpy()
+        expect = expected(likelihood, X, Y)
+        return lambda sites: ExactBound(*fixed, sites, expect, keeps=False).step()
+    blocks = [
+        rows_of(covariances(prior.kernel, Z, X[at]), X[at], Y[at], m[at])
+        for at in row_blocks.slices(len(X), MAX_ROWS_AT_ONCE)
+    ]
+    return functools.partial(step, blocks, likelihood)
+
+
+def _are_all(Z: TensorType, X: TensorType) -> bool:
+    """Return True if inducing points are the rows, in any order."""
+    points, rows = map(np.asarray, (Z, X))
+    if len(points) > len(rows) or rows.ndim != 2:
+        return False
+    return np.array_equal(np.unique(points, axis=0), np.unique(rows, axis=0))

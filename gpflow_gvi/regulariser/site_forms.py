@@ -15,6 +15,7 @@ import tensorflow as tf
 from gpflow import Parameter
 from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.kernels import Kernel
+from gpflow.likelihoods import Likelihood
 
 from .._core.graphs import without_gradients
 from ..kernels.numpy_kernels import has_numpy_kernel, numpy_kernel
@@ -35,7 +36,7 @@ from .sites import Rows as AtRows
 
 SHARED = {
     *("rows", "step", "predictions", "gradients_by_covariances", "log_prior_of_others"),
-    *("means", "gradients_of_means", "_expectation"),
+    *("means", "gradients_of_means", "expectation"),
 }
 """The graphs that have no kernel in them, and serve those of any structure."""
 
@@ -201,28 +202,38 @@ class AtEachRow:
 
     def _expect(self, rows: Rows) -> exact_sites.Expect:
         """Return the function of the expectations of the likelihood at rows."""
-        by_numpy = numpy_expectation(self._bound.likelihood)
-        if by_numpy is not None:
-            return lambda mean, variance: by_numpy(rows.X, mean, variance, rows.Y)
+        return expected(self._bound.likelihood, rows.X, rows.Y, self._graphs)
 
-        def expect(mean: AnyNDArray, variance: AnyNDArray) -> Expectation:
-            at = Marginals(rows.X, rows.Y, tf.constant(mean), tf.constant(variance))
-            value, by_mean, by_variance, by_parameters = self._graphs(self._expectation, at)
-            by_parameters = [each.numpy() for each in by_parameters]
-            return Expectation(float(value), by_mean.numpy(), by_variance.numpy(), by_parameters)
 
-        return expect
+def expected(
+    likelihood: Likelihood, X: tf.Tensor, Y: tf.Tensor, run: Callable[..., Any] | None = None
+) -> exact_sites.Expect:
+    """Return the function of means and variances of f at rows that `ExactBound` needs.
 
-    def _expectation(self, at: Marginals) -> tuple[tf.Tensor, ...]:
-        """Return Σ_n E log p(y_n | f), and its gradients as an `Expectation` has them."""
-        parameters = self._bound.likelihood.trainable_parameters
+    :param run: evaluates a function of arguments by a graph; without one there is none.
+    """
+    by_numpy = numpy_expectation(likelihood)
+    if by_numpy is not None:
+        return lambda mean, variance: by_numpy(X, mean, variance, Y)
+
+    def expectation(at: Marginals) -> tuple[tf.Tensor, ...]:
+        parameters = likelihood.trainable_parameters
         variables = [each.unconstrained_variable for each in parameters]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch([at.mean, at.variance, *variables])
-            of_rows = expected_log_density(self._bound.likelihood, at.X, at.mean, at.variance, at.Y)
+            of_rows = expected_log_density(likelihood, at.X, at.mean, at.variance, at.Y)
             value = tf.reduce_sum(of_rows)
         sources = (at.mean, at.variance, variables)
         return value, *tape.gradient(value, sources, unconnected_gradients="zero")
+
+    def expect(mean: AnyNDArray, variance: AnyNDArray) -> Expectation:
+        at = Marginals(X, Y, tf.constant(mean), tf.constant(variance))
+        found = expectation(at) if run is None else run(expectation, at)
+        value, by_mean, by_variance, by_parameters = found
+        by_parameters = [each.numpy() for each in by_parameters]
+        return Expectation(float(value), by_mean.numpy(), by_variance.numpy(), by_parameters)
+
+    return expect
 
 
 class _NumpyCovariances:

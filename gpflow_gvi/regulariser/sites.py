@@ -23,16 +23,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import AnyNDArray, MeanAndVariance, RegressionData, TensorType
+from gpflow.base import AnyNDArray, MeanAndVariance, TensorType
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Likelihood
 
-from .._core import labels, linalg, outputs, row_blocks
+from .._core import linalg, outputs
 from ..errors import NonFiniteLossError
-from ..gaussian_process import GaussianProcess
-from ..likelihoods import is_gaussian
 from .conditioning import Posterior
-from .expectations import MAX_ROWS_AT_ONCE, expected_log_density
+from .expectations import expected_log_density
 
 MIN_PRECISION = 1e-6
 """The minimal precision of a site. Where a likelihood is not log-concave, it may have none."""
@@ -232,22 +230,6 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
 
 def _is_finite(at: Step) -> bool:
     return all(np.all(np.isfinite(part)) for part in (at.bound, *at.updated))
-
-
-def sites_of(
-    likelihood: Likelihood, prior: GaussianProcess, Z: TensorType, data: RegressionData
-) -> Sites:
-    """Return the sites of observations (X, Y), with Y as the likelihood takes it."""
-    X, Y = map(tf.convert_to_tensor, data)
-    if is_gaussian(likelihood):
-        noise = outputs.noise_variance_at(likelihood, X, int(Y.shape[-1]))
-        return Sites(Y, noise + tf.zeros_like(Y))
-    m = tf.broadcast_to(prior.mean_function(X), [len(X), labels.num_latents(likelihood, Y)])
-    blocks = [
-        rows_of(covariances(prior.kernel, Z, X[at]), X[at], Y[at], m[at])
-        for at in row_blocks.slices(len(X), MAX_ROWS_AT_ONCE)
-    ]
-    return converged(functools.partial(step, blocks, likelihood), first_sites(m))[0]
 
 
 def left_out(loo: MeanAndVariance, sites: Sites) -> MeanAndVariance:

@@ -10,7 +10,7 @@ from scipy import stats
 import gpflow_gvi as gvi
 from gpflow_gvi._core import outputs
 from gpflow_gvi.regulariser.evidence import DataEvidence
-from gpflow_gvi.regulariser.sites import sites_of
+from gpflow_gvi.regulariser.site_fit import sites_of
 from tests.tolerances import STANDARD_ERRORS, assert_close, assert_estimates
 
 RNG = np.random.default_rng(20261122)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import gpflow
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from gpflow.functions import Zero
 import gpflow_gvi as gvi
 from gpflow_gvi.regulariser.lbfgs import lbfgs
 from gpflow_gvi.regulariser.site_bound import Rows
-from gpflow_gvi.regulariser.site_fit import TOLERANCE, SiteFit
+from gpflow_gvi.regulariser.site_fit import TOLERANCE, SiteFit, sites_of
+from gpflow_gvi.regulariser.sites import converged, covariances, first_sites, rows_of, step
 from tests.minimisers import comparing_with_a_tape
 from tests.tolerances import ITERATIVE, ROUNDING, assert_close
 
@@ -155,6 +158,22 @@ def test_without_inducing_points_it_is_that_of_all_rows_as_points(likelihood, rn
         at, fit.predict(points, expected[0], new._replace(Z=rows.X)), strict=True
     ):
         assert_close(one, np.broadcast_to(other, one.shape), ITERATIVE)
+
+
+def test_sites_of_all_rows_are_those_with_all_rows_as_points(rng):
+    """Some of them are equal; the order of the points does not matter."""
+    X = rng.normal(size=(30, 2)).round(1)
+    X[:5] = X[5:10]
+    Y, kernel = rng.integers(3, size=(30, 1)), _known()
+    prior, softmax = gvi.GaussianProcess(Zero(3), kernel), gpflow.likelihoods.Softmax(3)
+    Z = np.unique(X, axis=0)[::-1]
+    found = sites_of(softmax, prior, Z, (X, Y))
+    rows = rows_of(
+        covariances(kernel, Z, X), tf.constant(X), tf.constant(Y), tf.zeros([30, 3], X.dtype)
+    )
+    expected, _ = converged(functools.partial(step, [rows], softmax), first_sites(rows.m))
+    assert_close(found.Y / found.variance, np.asarray(expected.Y / expected.variance), ITERATIVE)
+    assert_close(1.0 / found.variance, np.asarray(1.0 / expected.variance), ITERATIVE)
 
 
 def test_what_is_not_finite_is_no_error(rows):

@@ -18,6 +18,7 @@ from gpflow_gvi.regulariser.expectations import NUM_SAMPLES, expected_log_densit
 from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import uniform
 from gpflow_gvi.regulariser.leave_one_out import leave_one_out
+from gpflow_gvi.regulariser.site_fit import sites_of
 from gpflow_gvi.regulariser.sites import (
     TOLERANCE,
     Sites,
@@ -26,7 +27,6 @@ from gpflow_gvi.regulariser.sites import (
     first_sites,
     left_out,
     rows_of,
-    sites_of,
     step,
 )
 from tests.tolerances import ITERATIVE, assert_close, assert_estimates
@@ -300,7 +300,7 @@ def test_rows_in_blocks_have_the_sites_of_all_at_once(name, monkeypatch):
     likelihood, Y = _observations(name)
     prior, Z = _prior(), _x()[::5]
     expected = sites_of(likelihood, prior, Z, (_x(), Y))
-    monkeypatch.setattr(module_of_sites, "MAX_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(site_fit, "MAX_ROWS_AT_ONCE", 7)
     found = sites_of(likelihood, prior, Z, (_x(), Y))
     assert_close(found.Y, expected.Y)
     assert_close(found.variance, expected.variance)
