@@ -139,9 +139,33 @@ class GaussianProcess(Module):
     def sample(self, X: TensorType, num_samples: int, *, seed: int | None = None) -> tf.Tensor:
         """Draw from the joint law of the process at the rows of X, in O(N³): [S, N, J].
 
+        The covariance, which is often singular to working precision, enters by its symmetric
+        eigendecomposition: nothing is added to it, and eigenvalues that rounded below zero are
+        zero.
+
         :param seed: for `tf.random.stateless_normal`; TensorFlow's global generator if not given.
         """
-        return self.at(X).sample(num_samples, seed=seed)
+        at_X = self.at(X)
+        N, J = tf.shape(at_X.X)[0], at_X.num_outputs
+        correlated = outputs.correlated(self.kernel)
+        if correlated:
+            joint = outputs.joint_covariance(self.kernel, at_X.X, None, J)  # [N, J, N, J]
+            covariance = tf.reshape(joint, [1, N * J, N * J])
+        else:
+            covariance = at_X.covariance  # [J, N, N]
+        eigenvalues, vectors = tf.linalg.eigh(covariance)
+        roots = tf.sqrt(tf.maximum(eigenvalues, tf.zeros([], dtype=eigenvalues.dtype)))
+        shape = tf.concat([tf.shape(roots), [num_samples]], 0)
+        if seed is None:
+            noise = tf.random.normal(shape, dtype=roots.dtype)
+        else:
+            noise = tf.random.stateless_normal(shape, [seed, 0], dtype=roots.dtype)
+        values = tf.matmul(vectors, roots[..., None] * noise)  # [J, N, S] or [1, N J, S]
+        if correlated:
+            values = tf.transpose(tf.reshape(values, [N, J, num_samples]), [2, 0, 1])
+        else:
+            values = tf.transpose(values, [2, 1, 0])
+        return at_X.mean + values
 
     @tf.autograph.experimental.do_not_convert
     def condition(
@@ -207,36 +231,6 @@ class GaussianVector:
         N = tf.shape(self.X)[0]
         blocks = outputs.covariance(self.process.kernel, self.X)
         return tf.broadcast_to(blocks, [self.num_outputs, N, N])
-
-    def sample(self, num_samples: int, *, seed: int | None = None) -> tf.Tensor:
-        """Draw samples of f(X): [S, N, J].
-
-        The covariance, which is often singular to working precision, enters by its symmetric
-        eigendecomposition: nothing is added to it, and eigenvalues that rounded below zero are
-        zero.
-
-        :param seed: for `tf.random.stateless_normal`; TensorFlow's global generator if not given.
-        """
-        N, J = tf.shape(self.X)[0], self.num_outputs
-        correlated = outputs.correlated(self.process.kernel)
-        if correlated:
-            joint = outputs.joint_covariance(self.process.kernel, self.X, None, J)  # [N, J, N, J]
-            covariance = tf.reshape(joint, [1, N * J, N * J])
-        else:
-            covariance = self.covariance  # [J, N, N]
-        eigenvalues, vectors = tf.linalg.eigh(covariance)
-        roots = tf.sqrt(tf.maximum(eigenvalues, tf.zeros([], dtype=eigenvalues.dtype)))
-        shape = tf.concat([tf.shape(roots), [num_samples]], 0)
-        if seed is None:
-            noise = tf.random.normal(shape, dtype=roots.dtype)
-        else:
-            noise = tf.random.stateless_normal(shape, [seed, 0], dtype=roots.dtype)
-        values = tf.matmul(vectors, roots[..., None] * noise)  # [J, N, S] or [1, N J, S]
-        if correlated:
-            values = tf.transpose(tf.reshape(values, [N, J, num_samples]), [2, 0, 1])
-        else:
-            values = tf.transpose(values, [2, 1, 0])
-        return self.mean + values
 
     @functools.cached_property
     def _raw_mean(self) -> tf.Tensor:

@@ -14,9 +14,10 @@ from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
 from .._core import images, linalg, outputs
+from ..kernels.feature_map import OnWholeInputs
 
 
-class Covariance(Kernel):
+class Covariance(OnWholeInputs):
     """A kernel of J independent outputs that gives them one by one.
 
     With J = 1 it is a plain GPflow kernel: `K(X)` is [N, N] and `K_diag(X)` is [N], and it enters
@@ -52,22 +53,6 @@ class Covariance(Kernel):
         if self.num_outputs == 1:
             return variance[..., 0]
         return tf.linalg.diag(variance) if full_output_cov else variance
-
-    def __call__(
-        self,
-        X: TensorType,
-        X2: TensorType | None = None,
-        *,
-        full_cov: bool = True,
-        full_output_cov: bool = True,
-        presliced: bool = False,
-    ) -> tf.Tensor:
-        """Return r(X, X2), or its diagonal; the kernels inside select their own dimensions."""
-        if full_cov:
-            return self.K(X, X2, full_output_cov)
-        if X2 is not None:
-            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
-        return self.K_diag(X, full_output_cov)
 
 
 class LowRankUpdate(Covariance):

@@ -53,11 +53,6 @@ class OnRegulariser(SparseCovariance):
         """The kernels whose sum has its Nyström part replaced."""
         return (self.kernel,)
 
-    @property
-    def num_inducing(self) -> int:
-        """The number M of inducing variables."""
-        return int(self.inducing_variable.num_inducing)
-
     def prepare(self) -> None:
         """Factorise K_ZZ."""
         gram.cholesky(self.kernel, self.inducing_variable)
@@ -154,7 +149,8 @@ class CholeskySVGP(SVGPCovariance):
             num_latent_gps = int(q_sqrt.shape[0])
         super().__init__(kernel, inducing_variable, num_latent_gps)
         self.whiten = whiten
-        shape = (self.num_outputs, self.num_inducing, self.num_inducing)
+        M = int(self.inducing_variable.num_inducing)
+        shape = (self.num_outputs, M, M)
         if q_sqrt is None:
             q_sqrt = tf.eye(shape[1], batch_shape=shape[:1], dtype=default_float())
         if tuple(q_sqrt.shape) != shape:
@@ -232,7 +228,7 @@ class DiagonalSVGP(SVGPCovariance):
         if v is not None and num_latent_gps is None:
             num_latent_gps = int(v.shape[-1])
         super().__init__(kernel, inducing_variable, num_latent_gps)
-        shape = (self.num_inducing, self.num_outputs)
+        shape = (int(self.inducing_variable.num_inducing), self.num_outputs)
         if v is None:
             L = gram.cholesky(kernel, self.inducing_variable)
             Kzz = tf.matmul(L, L, transpose_b=True)  # [J, M, M]

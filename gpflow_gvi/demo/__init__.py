@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import gpflow
 import numpy as np
 from gpflow.base import AnyNDArray
-from scipy import stats
 from scipy.special import entr
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -249,11 +248,11 @@ def _moments(predicted: Any) -> Gaussian:
 
 def _scores(y: AnyNDArray, of: Gaussian) -> dict[str, float]:
     """Return the scores of predictions; coverage is that of 95 % intervals."""
-    mean, sd = of
+    y, mean, sd = (part[:, None] for part in (y, *of))
     return {
-        "NLL": -float(np.mean(stats.norm.logpdf(y, mean, sd))),
-        "RMSE": float(np.sqrt(np.mean(np.square(y - mean)))),
-        "coverage": float(np.mean(np.abs(y - mean) <= 1.96 * sd)),
+        "NLL": metrics.nll(y, mean, sd**2),
+        "RMSE": metrics.rmse(y, mean),
+        "coverage": metrics.coverage(y, mean - 1.96 * sd, mean + 1.96 * sd),
     }
 
 

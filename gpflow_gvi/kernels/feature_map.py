@@ -17,7 +17,28 @@ from .._core.network_function import as_function
 from .finite_features import Features, features
 
 
-class OnFeatures(Kernel, abc.ABC):
+class OnWholeInputs(Kernel):
+    """A kernel of inputs as they are, which may be images; kernels inside select their columns."""
+
+    def __call__(
+        self,
+        X: TensorType,
+        X2: TensorType | None = None,
+        *,
+        full_cov: bool = True,
+        presliced: bool = False,
+        **options: Any,
+    ) -> tf.Tensor:
+        """Return k(X, X2) or its diagonal; `options` are those of `K` and `K_diag`."""
+        # GPflow's version makes a slice of X, a new tensor, whose features would be computed anew.
+        if full_cov:
+            return self.K(X, X2, **options)
+        if X2 is not None:
+            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
+        return self.K_diag(X, **options)
+
+
+class OnFeatures(OnWholeInputs, abc.ABC):
     """k(x, x') = k_0(h(x), h(x'))."""
 
     base_kernel: Kernel
@@ -34,22 +55,6 @@ class OnFeatures(Kernel, abc.ABC):
     def K_diag(self, X: TensorType) -> tf.Tensor:
         """Return k_0(h(x), h(x)) for each row of X: [N]."""
         return self.base_kernel(self.features(X), full_cov=False)
-
-    def __call__(
-        self,
-        X: TensorType,
-        X2: TensorType | None = None,
-        *,
-        full_cov: bool = True,
-        presliced: bool = False,
-    ) -> tf.Tensor:
-        """Return k(X, X2) or its diagonal; the rows of X may be images."""
-        # GPflow's version makes a slice of X, a new tensor, whose features would be computed anew.
-        if full_cov:
-            return self.K(X, X2)
-        if X2 is not None:
-            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
-        return self.K_diag(X)
 
 
 class FeatureMap(OnFeatures):

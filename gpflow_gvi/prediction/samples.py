@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -174,7 +174,7 @@ def _sum(kernel: kernels.Sum, draw: Draw) -> Functions:
 
 
 def _added(*parts: Functions) -> Functions:
-    return lambda X: functools.reduce(operator.add, (part(X) for part in parts))
+    return lambda X: sum(part(X) for part in parts)
 
 
 # Posterior covariances, by Matheron's rule.
@@ -293,7 +293,7 @@ def spectrum(
         shuffled = [
             tf.gather(omega, rng.permutation(omega.shape[-1]), axis=-1) for _, omega in parts
         ]
-        return functools.reduce(operator.mul, (sigma2 for sigma2, _ in parts)), tf.add_n(shuffled)
+        return math.prod(sigma2 for sigma2, _ in parts), tf.add_n(shuffled)
     if type(kernel) not in _PRECISIONS:
         names = ", ".join(sorted(kind.__name__ for kind in _PRECISIONS))
         raise TypeError(

@@ -1,6 +1,7 @@
 """The bound of the evidence for given sites where each row is an inducing point, by NumPy.
 
-Given sites ỹ with noise S = diag s², and with P = (K + S)⁻¹, α = P (ỹ - m_P(X)),
+It is that of `sites` (Adam et al. 2021) for Z = X. Given sites ỹ with noise S = diag s², and with
+P = (K + S)⁻¹, α = P (ỹ - m_P(X)),
 
     E f = ỹ - S α,    V[f] = S - S P S,
 

@@ -102,7 +102,6 @@ class KernelByNumpy:
     """The parameters of a kernel, as NumPy reads them."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
         self._known = [NumpyParameter(each) for each in kernel.parameters if is_known(each)]
         self.has_all = len(self._known) == len(kernel.parameters)
         self._is_known = functools.cache(functools.partial(has_numpy_kernel, kernel))

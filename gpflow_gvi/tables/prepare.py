@@ -243,9 +243,8 @@ def _as_numbers(name: str, column: pd.Series[Any]) -> AnyNDArray:
 
 def _as_labels(name: str, column: pd.Series[Any], is_number: bool) -> AnyNDArray:
     if is_number:
-        require_finite(f"target {name!r}", np.asarray(column, dtype=float), column)
-    if is_number:
         values = np.asarray(column, dtype=float)
+        require_finite(f"target {name!r}", values, column)
         if np.array_equal(values, np.round(values)):
             return values.astype(int)
     return np.asarray(column.astype(str), dtype=str)

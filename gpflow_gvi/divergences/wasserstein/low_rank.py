@@ -108,10 +108,6 @@ class _Rest(NamedTuple):
     inside: tf.Tensor  # Uᵀ C U, [J, m, m]
     diagonal: tf.Tensor  # of C at T, [J, t]
 
-    def plus(self, other: _Rest) -> _Rest:
-        """Return the rest of the sum of two covariances."""
-        return _Rest(self.inside + other.inside, self.diagonal + other.diagonal)
-
 
 class _Parts(NamedTuple):
     """A covariance S = ΨᵀΨ + E in the span and outside it."""
@@ -263,7 +259,8 @@ class LowRank(CovarianceDistance):
                 lambda rows: of_r.at(rows.X),
                 lambda rows: of_r.times(rows.X, tf.linalg.matrix_transpose(rows.basis)),
             )
-            E = E if Z is None else C.plus(E)
+            if Z is not None:
+                E = _Rest(C.inside + E.inside, C.diagonal + E.diagonal)
         K, R = span.parts(p, span.gram, C), span.parts(q, cross, E)
         # A sample of what the low rank leaves may be indefinite, which a fidelity minds in K alone.
         return K._replace(inside=linalg.positive_part(K.inside)), R

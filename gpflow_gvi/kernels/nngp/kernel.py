@@ -9,17 +9,17 @@ from typing import Any
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
-from gpflow.kernels import Kernel
 
 from ..._core import checks
 from ...errors import short_repr
+from ..feature_map import OnWholeInputs
 from . import tiles
 from .layers import Activation, Affine, Dense, Flatten, Layer
 from .pairs import AllPixelPairs, Offsets, Pairs, PixelPairs, Shape, VectorPairs
 from .tiles import Tensors
 
 
-class NNGP(Kernel):
+class NNGP(OnWholeInputs):
     """The covariance of a network with infinitely many units or channels in each layer.
 
     At initialisation such a network is a Gaussian process (Neal 1996; Lee et al. 2018, "Deep neural
@@ -77,15 +77,14 @@ class NNGP(Kernel):
         *,
         full_cov: bool = True,
         presliced: bool = False,
+        **options: Any,
     ) -> tf.Tensor:
         """Return k(X, X2), or its diagonal; images [N, H, W, C] are taken as well as rows."""
-        if not full_cov and X2 is not None:
-            raise ValueError("X2 was given with full_cov=False; the diagonal needs X alone.")
         if not presliced:
             # One at a time: X may be images where X2 is rows.
             X = self.slice(X, None)[0]
             X2 = None if X2 is None else self.slice(X2, None)[0]
-        return self.K(X, X2) if full_cov else self.K_diag(X)
+        return super().__call__(X, X2, full_cov=full_cov, **options)
 
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
         """Return k(X, X2): [N, N2]."""

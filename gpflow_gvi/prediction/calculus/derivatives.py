@@ -19,7 +19,7 @@ from ...covariances.covariance import LowRankUpdate
 from ...gaussian_process import GaussianProcess
 from ...kernels.feature_map import OnFeatures
 from ...mean_functions.predictor import Predictor
-from .linearity import assembled, of_combinations, require_exactly, total, unknown
+from .linearity import assembled, of_combinations, require_exactly, unknown
 
 
 @check_shapes("X: [N, D]", "return[0]: [N, D, J]", "return[1]: [N, D, J]")
@@ -123,7 +123,7 @@ def _(kernel: OnFeatures, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
 @slope_variance.register
 def _(kernel: LowRankUpdate, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
     moved = _slope(kernel.factors, X, V)
-    base = total(slope_variance(part, X, V) for part in kernel.base_kernels)
+    base = sum(slope_variance(part, X, V) for part in kernel.base_kernels)
     return assembled(kernel, base, moved)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
-import operator
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -34,7 +34,7 @@ from ...covariances.svgp import SVGPCovariance
 from ...gaussian_process import GaussianProcess
 from ...kernels.finite_features import features
 from ...mean_functions.inducing import ConditionalMean, Inducing
-from .linearity import assembled, of_combinations, require_exactly, total, unknown
+from .linearity import assembled, of_combinations, require_exactly, unknown
 
 
 class Measure(abc.ABC):
@@ -214,7 +214,7 @@ def _(kernel: kernels.Product, measure: Measure, Z: Any) -> tf.Tensor:
             "kernel is a Product whose factors share columns of X, for which embedding has no "
             "formula. Give each factor active_dims of its own, as a list."
         )
-    return functools.reduce(operator.mul, (embedding(part, measure, Z) for part in kernel.kernels))
+    return math.prod(embedding(part, measure, Z) for part in kernel.kernels)
 
 
 @embedding.register(SVGPCovariance)
@@ -228,7 +228,7 @@ def _(kernel: SparseCovariance, measure: Measure, Z: Any) -> tf.Tensor:
     right = [_whitened(L, replaced, inducing_variable, measure)]
     if isinstance(kernel, SVGPCovariance):
         right.append(tf.matmul(kernel.whitened_sqrt(), right[0], transpose_a=True))
-    base = total(embedding(part, measure, Z) for part in kernel.base_kernels)
+    base = sum(embedding(part, measure, Z) for part in kernel.base_kernels)
     left = None if Z is None else kernel.factors(Z)
     return assembled(kernel, base, right, left)
 
@@ -289,7 +289,7 @@ def _(mean_function: MeanFunction, measure: Measure) -> tf.Tensor:
 @mean_integral.register
 def _(mean_function: gpflow_functions.Additive, measure: Measure) -> tf.Tensor:
     parts = (mean_function.add_1, mean_function.add_2)
-    return total(mean_integral(part, measure) for part in parts)
+    return sum(mean_integral(part, measure) for part in parts)
 
 
 @mean_integral.register
@@ -325,7 +325,7 @@ def _quadrature(
         )
     nodes, weights = measure.rule(64)
     grid = tf.stack(tf.meshgrid(*tf.unstack(nodes, axis=1), indexing="ij"), axis=-1)
-    products = functools.reduce(operator.mul, tf.meshgrid(*[weights] * D, indexing="ij"))
+    products = math.prod(tf.meshgrid(*[weights] * D, indexing="ij"))
     return tf.linalg.matvec(function(tf.reshape(grid, [-1, D])), tf.reshape(products, [-1]))
 
 

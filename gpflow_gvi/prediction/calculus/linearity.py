@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -20,7 +18,7 @@ Factors = list[tf.Tensor]
 
 def of_combinations(known: Any) -> None:
     """Register sums, multi-output and tempered kernels with a function linear in the kernel."""
-    known.register(kernels.Sum, lambda k, *args: total(known(part, *args) for part in k.kernels))
+    known.register(kernels.Sum, lambda k, *args: sum(known(part, *args) for part in k.kernels))
     known.register(kernels.SharedIndependent, lambda k, *args: known(k.kernel, *args))
     known.register(
         kernels.SeparateIndependent,
@@ -29,11 +27,6 @@ def of_combinations(known: Any) -> None:
     known.register(
         Tempered, lambda k, *args: tf.reshape(k.factor, [-1, 1]) * known(k.kernel, *args)
     )
-
-
-def total(parts: Iterable[tf.Tensor]) -> tf.Tensor:
-    """Return the sum, where one output broadcasts against J."""
-    return functools.reduce(operator.add, parts)
 
 
 def assembled(
