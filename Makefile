@@ -17,7 +17,7 @@ PROGRAMS := $(addprefix tests/integration/,test_examples.py test_how_to.py test_
 	test_command_line.py)
 
 # The same for each run of a commit. In a clone without history it is always the same.
-SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 60 + 1)))/60
+SHARE ?= $(shell echo $$(($$(git rev-list --count HEAD 2>/dev/null || echo 0) % 100 + 1)))/100
 
 # If the caller names PYTHON, only that interpreter is tried; the default has alternatives.
 ifeq ($(origin PYTHON),file)
