@@ -1,7 +1,7 @@
 """Fitted estimators in files of skops, and random changes of their arrays and numbers.
 
-As a program it reads changed files and predicts: `python -m tests.attacks.estimator_files NAME 200`
-prints a line for each, so that a crash is seen by the missing lines.
+As a program it reads changed files and predicts: `python -m tests.attacks.estimator_files 200`
+prints a line for each of so many of each estimator: a crash is seen by the missing lines.
 """
 
 from __future__ import annotations
@@ -150,16 +150,17 @@ def outcome(file: bytes) -> str:
     return "predicted"
 
 
-def main(name: str, count: int) -> None:
-    """Print a line for each of as many changed files of an estimator."""
-    original = content(fitted(name))
-    for seed in range(count):
-        signal.alarm(30)  # which ends a process that does not return from compiled code
-        found = outcome(changed(original, np.random.default_rng(seed)))
-        print(f"file {seed}: {found}", flush=True)
+def main(count: int) -> None:
+    """Print a line for each of as many changed files of each estimator."""
+    for name in ESTIMATORS:
+        original = content(fitted(name))
+        for seed in range(count):
+            signal.alarm(30)  # which ends a process that does not return from compiled code
+            found = outcome(changed(original, np.random.default_rng(seed)))
+            print(f"file {seed} of {name}: {found}", flush=True)
     signal.alarm(0)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(sys.argv[1], int(sys.argv[2]))
+    main(int(sys.argv[1]))

@@ -160,27 +160,13 @@ def _names() -> Iterator[tuple[str, Change]]:
 
 def _nodes() -> Iterator[tuple[str, Change]]:
     system = {"class": "named", "value": "os:system"}
-    python = "tensorflow_probability.python"
-    calling = {
-        "deferred": {
-            "class": f"{python}.util.deferred_tensor:DeferredTensor",
-            "config": {"_transform_fn": system},
-        },
-        "inline": {
-            "class": f"{python}.bijectors.inline:Inline",
-            "config": {"forward_fn": system},
-        },
-        "autoregressive": {
-            "class": f"{python}.distributions.autoregressive:Autoregressive",
-            "config": {"distribution_fn": system},
-        },
+    deferred = {
+        "class": "tensorflow_probability.python.util.deferred_tensor:DeferredTensor",
+        "config": {"_transform_fn": system},
     }
-    for name, node in calling.items():
-        for slot in ("transform", "prior", "variable", "shape", "prior_on"):
-            change = on_node(
-                "parameter", lambda n, slot=slot, node=node: n["config"].update({slot: node})
-            )
-            yield f"nodes: {name} as {slot}", change
+    for slot in ("transform", "prior", "variable", "shape", "prior_on"):
+        change = on_node("parameter", lambda n, slot=slot: n["config"].update({slot: deferred}))
+        yield f"nodes: deferred as {slot}", change
     for kind in ("object", "parameter", "constructed", "variable", "network", "record", "tuple"):
         for value in (None, 5, "x", [], {}, [[[]]], REFERENCE):
 

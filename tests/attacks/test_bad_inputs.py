@@ -12,7 +12,6 @@ import fractions
 import functools
 import re
 import traceback
-import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -68,12 +67,6 @@ def strided(good: np.ndarray) -> np.ndarray:
     return np.repeat(np.repeat(good, 2, 0), 2, 1)[::2, ::2]
 
 
-def read_only(good: np.ndarray) -> np.ndarray:
-    good = good.copy()
-    good.flags.writeable = False
-    return good
-
-
 def masked(good: np.ndarray) -> np.ma.MaskedArray:
     return np.ma.MaskedArray(good, mask=np.arange(good.size).reshape(good.shape) == 3)
 
@@ -111,28 +104,20 @@ KINDS: dict[str, Kind] = {
     "float32": Kind(lambda a: a.astype(np.float32), SAME),
     "long double": Kind(lambda a: a.astype(np.longdouble), SAME),
     "big endian": Kind(lambda a: a.astype(">f8"), SAME),
-    "Fortran order": Kind(np.asfortranarray, SAME),
     "strided": Kind(strided, SAME),
-    "reversed view": Kind(lambda a: a[::-1].copy()[::-1], SAME),
-    "read-only": Kind(read_only, SAME),
     "lists": Kind(np.ndarray.tolist, SAME),
-    "tuples": Kind(lambda a: tuple(map(tuple, a.tolist())), SAME),
-    "list of arrays": Kind(list, SAME),
     "list of tensors": Kind(lambda a: [tf.constant(row) for row in a], EITHER),
-    "memoryview": Kind(lambda a: memoryview(np.ascontiguousarray(a)), EITHER),
     "matrix": Kind(np.asmatrix, EITHER),
     "mask of none": Kind(np.ma.MaskedArray, SAME),
     "object floats": Kind(lambda a: a.astype(object), SAME),
     "Fractions": Kind(np.vectorize(fractions.Fraction, otypes=[object]), EITHER),
     "Decimals": Kind(np.vectorize(decimal.Decimal, otypes=[object]), EITHER),
     "tensor": Kind(tf.constant, SAME),
-    "float32 tensor": Kind(lambda a: tf.constant(a, tf.float32), SAME),
     "variable": Kind(tf.Variable, SAME),
     "Parameter": Kind(gpflow.Parameter, SAME),
     "keras variable": Kind(lambda a: keras.Variable(a, dtype="float64"), EITHER),
     "DataFrame": Kind(table, SAME),
     "DataFrame, other index": Kind(lambda a: table(a).set_index(np.arange(len(a))[::-1]), SAME),
-    "DataFrame, float32": Kind(lambda a: table(a, np.float32), SAME),
     "DataFrame, nullable": Kind(lambda a: table(a).astype("Float64"), SAME),
     "DataFrame of objects": Kind(lambda a: table(a).astype(object), SAME),
     "DataFrame, one name": Kind(lambda a: table(a).set_axis(["c"] * a.shape[1], axis=1), EITHER),
@@ -144,42 +129,27 @@ KINDS: dict[str, Kind] = {
     "a number": Kind(lambda a: 1.5, REFUSED),
     "text": Kind(lambda a: "data.csv", REFUSED),
     "a dict": Kind(lambda a: {"x": a}, REFUSED),
-    "a set": Kind(lambda a: set(a.ravel().tolist()), REFUSED),
     "a generator": Kind(lambda a: (row for row in a), REFUSED),
-    "an iterator": Kind(iter, REFUSED),
     "a range": Kind(lambda a: range(len(a)), REFUSED, "X"),
     "a function": Kind(lambda a: np.sin, REFUSED),
-    "a class": Kind(lambda a: np.ndarray, REFUSED),
-    "a module": Kind(lambda a: types, REFUSED),
     "KerasTensor": Kind(lambda a: keras.Input(a.shape[1:]), REFUSED),
     "Dataset": Kind(batches, REFUSED),
     "objects with None": Kind(spoilt(None, object), REFUSED),
-    "objects with text": Kind(spoilt("abc", object), REFUSED),
     "objects with NaN": Kind(spoilt(float("nan"), object), REFUSED),
-    "objects with a list": Kind(spoilt([1.0], object), REFUSED),
     "objects with 10**400": Kind(spoilt(10**400, object), REFUSED),
-    "objects of arrays": Kind(lambda a: np.array([None, *a], object)[1:], REFUSED),
     "strings": Kind(lambda a: np.full(a.shape, "abc"), REFUSED),
-    "strings of numbers": Kind(lambda a: a.astype(str), EITHER),
     "bytes": Kind(lambda a: a.astype(bytes), EITHER),
     "string tensor": Kind(lambda a: tf.constant(a.astype(str)), EITHER),
     "complex": Kind(lambda a: a + 1j, REFUSED),
-    "complex without imaginary part": Kind(lambda a: a.astype(complex), REFUSED),
-    "complex tensor": Kind(lambda a: tf.constant(a + 1j), REFUSED),
     "datetimes": Kind(dates, REFUSED),
-    "time differences": Kind(lambda a: dates(a) - dates(a)[0, 0], REFUSED),
     "structured": Kind(structured, REFUSED),
     "csr matrix": Kind(scipy.sparse.csr_matrix, REFUSED),
-    "coo array": Kind(scipy.sparse.coo_array, REFUSED),
     "SparseTensor": Kind(tf.sparse.from_dense, REFUSED),
     "RaggedTensor": Kind(lambda a: tf.RaggedTensor.from_tensor(tf.constant(a)), REFUSED),
     "ragged lists": Kind(ragged, REFUSED),
     "masked": Kind(masked, REFUSED),
     "DataFrame with dates": Kind(with_dates, REFUSED),
     "DataFrame with NA": Kind(with_value(pd.NA, "Float64"), REFUSED),
-    "DataFrame with None": Kind(with_value(None), REFUSED),
-    "DataFrame with NaT": Kind(with_value(pd.NaT), REFUSED),
-    "DataFrame with text": Kind(with_value("abc"), REFUSED),
     "DataFrame of categories": Kind(
         lambda a: pd.DataFrame({f"c{i}": pd.Categorical(["a", "b"] * (N // 2)) for i in range(D)}),
         REFUSED,
@@ -187,17 +157,12 @@ KINDS: dict[str, Kind] = {
     "sparse DataFrame": Kind(lambda a: table(a).astype(pd.SparseDtype(float, 0.0)), EITHER),
     # Numbers that are wrong.
     "NaN": Kind(spoilt(np.nan), REFUSED),
-    "NaN for the largest": Kind(lambda a: np.where(a == a.max(), np.nan, a), REFUSED),
     "infinity": Kind(spoilt(np.inf), REFUSED),
-    "minus infinity": Kind(spoilt(-np.inf), REFUSED),
-    "all NaN": Kind(lambda a: a * np.nan, REFUSED),
     "NaN in a tensor": Kind(lambda a: tf.constant(spoilt(np.nan)(a)), REFUSED),
-    "NaN in a list": Kind(lambda a: spoilt(np.nan)(a).tolist(), REFUSED),
     "too large a long double": Kind(spoilt(np.longdouble("1e4000"), np.longdouble), REFUSED),
     "a huge whole number": Kind(lambda a: np.full(a.shape, 2**63 - 1) - (a > 0), REFUSED),
     "1e308": Kind(lambda a: a * 1e307, EITHER),
     "1e200": Kind(lambda a: a * 1e200, EITHER),
-    "1e-200": Kind(lambda a: a * 1e-200, EITHER),
     "1e-310": Kind(lambda a: a * 1e-310, EITHER),
     "one 1e9": Kind(spoilt(1e9), EITHER),
     "far off": Kind(lambda a: a + 1e9, EITHER),
@@ -316,14 +281,9 @@ ENTRIES: dict[str, Entry] = {
     "fit": Entry(trained, "XY"),
     "fit validation_data": Entry(lambda x, y: trained(X, Y, validation_data=(x, y)), "XY"),
     "evaluate": Entry(lambda x, y: model().evaluate(x, y, verbose=0), "XY"),
-    "evaluate classes": Entry(
-        lambda x, y: model(classes=True).evaluate(x, y, verbose=0), "XY", classes=True
-    ),
     "predict": Entry(lambda x, _: model().predict(x, verbose=0), "X", dataset=True),
     "predict_f": Entry(lambda x, _: model().predict_f(x), "X"),
-    "predict_f full_cov": Entry(lambda x, _: model().predict_f(x, full_cov=True), "X"),
     "predict_y": Entry(lambda x, _: model().predict_y(x), "X"),
-    "predict_y classes": Entry(lambda x, _: model(classes=True).predict_y(x), "X"),
     "predict_f_samples": Entry(lambda x, _: model().predict_f_samples(x, 2), "X"),
     "predict_log_density": Entry(lambda x, y: model().predict_log_density((x, y)), "XY"),
     "predict_log_density classes": Entry(
@@ -331,16 +291,8 @@ ENTRIES: dict[str, Entry] = {
     ),
     "posterior": Entry(lambda x, _: model().posterior().predict_f(x), "X"),
     "training_loss": Entry(lambda x, y: model().training_loss((x, y)), "XY"),
-    "training_loss_closure": Entry(
-        lambda x, y: fresh().training_loss_closure((x, y), compile=False)(), "XY"
-    ),
     "temper": Entry(
         lambda x, y: gvi.temper(model(), (x, y)).variational.kernel.factor.numpy(), "XY"
-    ),
-    "temper classes": Entry(
-        lambda x, y: gvi.temper(model(classes=True), (x, y)).variational.kernel.factor.numpy(),
-        "XY",
-        classes=True,
     ),
     "conformal": Entry(lambda x, y: gvi.conformal(model(), (x, y)).scores, "XY"),
     "conformal classes": Entry(
@@ -354,11 +306,6 @@ ENTRIES: dict[str, Entry] = {
     "metrics.evaluate learned": Entry(
         lambda x, y: list(gvi.metrics.evaluate(learned(), (x, y)).values()), "XY"
     ),
-    "metrics.evaluate classes": Entry(
-        lambda x, y: list(gvi.metrics.evaluate(model(classes=True), (x, y)).values()),
-        "XY",
-        classes=True,
-    ),
     "fit_regulariser": Entry(
         lambda x, y: (
             (
@@ -368,11 +315,9 @@ ENTRIES: dict[str, Entry] = {
         "XY",
         fits=True,
     ),
-    "Learned.predict_f": Entry(lambda x, _: learned().predict_f(x), "X"),
     "Learned.predict_y": Entry(lambda x, _: learned().predict_y(x), "X"),
     "Learned.predict_interval": Entry(lambda x, _: learned().predict_interval(x), "X"),
     "Learned.predict_f_samples": Entry(lambda x, _: learned().predict_f_samples(x, 2), "X"),
-    "Learned.predict_y_samples": Entry(lambda x, _: learned().predict_y_samples(x, 2, seed=0), "X"),
     "Learned.predict_log_density": Entry(lambda x, y: learned().predict_log_density((x, y)), "XY"),
     "Learned.predict_proba": Entry(lambda x, _: learned(classes=True).predict_proba(x), "X"),
     "class_probabilities": Entry(
@@ -385,8 +330,6 @@ ENTRIES: dict[str, Entry] = {
         lambda x, y: estimator("GVIRegressor").fit(x, y).predict(X).ravel(), "XY", fits=True
     ),
     "GVIRegressor.predict": Entry(lambda x, _: regressor().predict(x, return_std=True), "X"),
-    "GVIRegressor.predict_interval": Entry(lambda x, _: regressor().predict_interval(x), "X"),
-    "GVIRegressor.sample_y": Entry(lambda x, _: regressor().sample_y(x), "X"),
     "GVIRegressor.score": Entry(lambda x, y: regressor().score(x, y), "XY"),
     "GVIClassifier.fit": Entry(
         lambda x, y: estimator("GVIClassifier").fit(x, y).predict_proba(X),
@@ -394,7 +337,6 @@ ENTRIES: dict[str, Entry] = {
         fits=True,
         classes=True,
     ),
-    "GVIClassifier.predict": Entry(lambda x, _: classifier().predict(x), "X"),
     "GVIClassifier.predict_proba": Entry(lambda x, _: classifier().predict_proba(x), "X"),
     "GVIClassifier.score": Entry(lambda x, y: classifier().score(x, y), "XY", classes=True),
 }
@@ -487,16 +429,10 @@ def refusal(error: Exception, name: str, which: str) -> Trial:
 QUICK = [
     ("learn", "X", "masked"),
     ("learn", "Y", "objects with None"),
-    ("learn", "X", "csr matrix"),
-    ("learn", "X", "datetimes"),
-    ("learn", "Y", "three axes"),
-    ("evaluate", "Y", "three axes"),
     ("evaluate", "X", "no columns"),
-    ("predict_f", "X", "NaN"),
     ("predict_f", "X", "lists"),
     ("predict_y", "X", "another column"),
     ("predict_log_density", "Y", "a Series Y"),
-    ("conformal", "X", "ragged lists"),
     ("metrics.evaluate", "X", "DataFrame with NA"),
     ("temper", "Y", "a generator"),
 ]

@@ -18,19 +18,17 @@ from . import estimator_files as attacks
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", attacks.ESTIMATORS)
-def test_two_hundred_changed_files_of_each_estimator(name):
-    command = [sys.executable, "-m", "tests.attacks.estimator_files", name, "200"]
+def test_two_hundred_changed_files_of_each_estimator():
+    command = [sys.executable, "-m", "tests.attacks.estimator_files", "200"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     # Estimators print progress if their verbosity was changed.
     lines = [line for line in done.stdout.splitlines() if line.startswith("file ")]
     assert done.returncode == 0, (lines[-1:], done.stderr[-2000:])
-    assert len(lines) == 200
+    assert len(lines) == 200 * len(attacks.ESTIMATORS)
 
 
-@pytest.mark.parametrize("name", ["histograms", "extra trees"])
-def test_a_few_changed_files(name):
-    original = attacks.content(attacks.fitted(name))
+def test_a_few_changed_files():
+    original = attacks.content(attacks.fitted("histograms"))
     changes = (attacks.changed(original, np.random.default_rng(seed)) for seed in range(5))
     assert all(attacks.outcome(change).split()[0] in ("refused", "predicted") for change in changes)
 
@@ -53,8 +51,7 @@ def with_nodes(tree, **fields):
 
 
 NODES = [
-    ({"left_child": 10**6}, "children"),
-    ({"right_child": -7}, "children"),
+    ({"right_child": 10**6}, "children"),
     ({"left_child": 0}, "children"),  # a circle
     ({"left_child": 2, "right_child": 2}, "parent"),
     ({"feature": 3}, "columns"),
@@ -75,9 +72,7 @@ def test_nodes_of_a_tree_lead_somewhere(fields, message):
 
 HISTOGRAMS = [
     ({"left": 10**6}, "children"),
-    ({"right": 0}, "children"),
     ({"feature_idx": 3}, "columns"),
-    ({"feature_idx": -1}, "columns"),
     ({"is_categorical": 1}, "bitsets"),
 ]
 

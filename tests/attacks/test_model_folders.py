@@ -35,17 +35,21 @@ def test_every_variant_in_a_process_that_is_watched(tmp_path):
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "results.json").read_text())
-    assert len(results) >= 450
+    assert len(results) >= 440
     assert not {name: found for name, (_, _, found) in results.items() if found}
     for name, (outcome, text, _) in results.items():
         validate(name, outcome, text)
 
 
 QUICK = (
+    *("names: object 0 os:system", "names: constructed 2 builtins:eval"),
+    *("names: parameter 8 tensorflow:Module", "names: named 4 intruder:Intruder"),
+    *("names: named 6 tensorflow.io:write_file", "names: named 7 tensorflow.nn:__builtins__"),
+    *("names: record 9 gpflow_gvi.saving.model_folder:os.system", "nodes: attribute __call__"),
+    *("names: object 4 intruder:Intruder", "nodes: kind eval", "files: network ../1.keras"),
+    *("keras: intruder.Intruder", "keras: function builtins eval"),
     *(
         "nodes: deferred as variable",
-        "nodes: inline as transform",
-        "nodes: autoregressive as prior",
         "nodes: exponential chains as transform",
         "json: deep",
     ),
@@ -64,5 +68,10 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_some_variants(name, saved, tmp_path):
-    validate(name, *model_folders.attack(saved, model_folders.variants()[name], tmp_path))
+def test_some_variants(name, saved, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "intruder.py").write_text("class Intruder: pass\n")
+    outcome, text = model_folders.attack(saved, model_folders.variants()[name], tmp_path)
+    validate(name, outcome, text)
+    assert "may not be" in text or not name.startswith("names:")
+    assert "intruder" not in sys.modules

@@ -14,9 +14,6 @@ import tensorflow_probability as tfp
 from gpflow.utilities import positive
 
 from gpflow_gvi._core.graphs import BLOCK, Compiled, forget_tensors
-from gpflow_gvi.gaussian_process import GaussianProcess
-from gpflow_gvi.regulariser.evidence import DataEvidence
-from gpflow_gvi.regulariser.evidence_fit import EvidenceFit
 from tests.tolerances import assert_close
 
 
@@ -50,12 +47,6 @@ def test_it_is_traced_once_for_any_number_of_rows():
         assert counted.calls == evaluations
     require_right(compiled, rows(4, 2))  # other columns are another function
     assert counted.calls == 3
-
-
-def test_of_many_rows_all_blocks_but_the_first_come_from_a_graph():
-    counted = Counted()
-    require_right(Compiled(counted), rows(3 * BLOCK + 7))
-    assert counted.calls == 2
 
 
 def test_variables_are_read_at_each_call():
@@ -169,10 +160,3 @@ def test_bijectors_forget_tensors_that_are_released_meanwhile(transform):
     forget_tensors(gpflow.Parameter(1.0, transform=transform))
     assert len(transform._cache.weak_keys()) == 0
     assert_close(float(other), np.log1p(np.exp(2.0)) + 1e-6)
-
-
-def test_a_fit_is_prepared_while_tensors_are_released(transform):
-    noise = gpflow.likelihoods.Gaussian(0.1)
-    noise.variance = gpflow.Parameter(0.1, transform=transform)
-    prior = GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.Linear())
-    EvidenceFit(prior, noise, DataEvidence(), features=[1], num_outputs=1)

@@ -56,14 +56,6 @@ def test_arguments_that_only_live_within_the_call_are_not_confused():
     assert values == [2 * i for i in range(50)]
 
 
-def test_functions_do_not_share_values(counted):
-    x, other = tf.constant(1.0), Counted()
-    with memoised():
-        counted.double_sum(x)
-        other.double_sum(x)
-    assert len(counted.calls) == len(other.calls) == 1
-
-
 def test_an_error_ends_the_block_and_an_inner_block_ends_before_the_outer(counted):
     x = tf.constant(1.0)
     with memoised():

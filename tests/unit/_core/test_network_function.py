@@ -141,25 +141,6 @@ def test_names_are_the_numbers_and_names_of_the_weights():
         assert all(mine is its for mine, its in zip(weights.values(), own, strict=True))
 
 
-def test_models_inside_models_and_weights_of_the_same_name():
-    class Outer(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.first = networks.dense(keras, F=3)
-            self.second = keras.layers.Bidirectional(
-                keras.layers.LSTM(2, dtype="float64"), dtype="float64"
-            )
-
-        def call(self, X):
-            return self.second(self.first(X)[:, None, :])
-
-    network = Outer()
-    network(X)
-    weights = NetworkFunction(network).weights
-    own = networks.tensors(network.trainable_weights)
-    assert {id(weight) for weight in weights.values()} == {id(variable) for variable in own}
-
-
 def test_a_function_that_is_a_module_keeps_its_parameters_with_their_transforms():
     module = gpflow.functions.Linear(A=np.ones((2, 1)))
     function = NetworkFunction(module)
@@ -193,16 +174,6 @@ def test_layers_that_the_user_froze_stay_frozen():
     assert not state(function)  # nothing that training changes
     copied = gpflow.utilities.deepcopy(function)
     assert len(copied.trainable_variables) == 2
-
-
-def test_the_summary_and_the_dictionary_of_parameters_show_the_weights():
-    function, other = (NetworkFunction(networks.dense(keras)) for _ in range(2))
-    summary = gpflow.utilities.tabulate_module_summary(function)
-    for name in ("0.kernel", "3.bias"):
-        assert f"NetworkFunction.weights['{name}']" in summary
-    assert_differ(other(X), function(X))
-    gpflow.utilities.multiple_assign(other, gpflow.utilities.read_values(function))
-    np.testing.assert_array_equal(other(X), function(X))
 
 
 # Networks that make their weights late.

@@ -135,19 +135,3 @@ def test_the_dimensions_that_each_output_looks_at_are_kept(rng, name):
     assert_close(outputs.covariance(kernel, X, X2), expected)
     expected = np.stack([part(X, full_cov=False) for part in parts], axis=-1)
     assert_close(outputs.variance(kernel, X), expected)
-
-
-def test_a_kernel_that_outputs_share_is_evaluated_once(rng, monkeypatch):
-    kernel, calls = gpflow.kernels.SharedIndependent(gpflow.kernels.Matern32(), J), []
-    for name in ("K", "K_diag"):
-        evaluate = getattr(kernel.kernel, name)
-
-        def counted(*X, evaluate=evaluate, name=name):
-            calls.append(name)
-            return evaluate(*X)
-
-        monkeypatch.setattr(kernel.kernel, name, counted)
-    X = rng.normal(size=(5, 1))
-    assert outputs.covariance(kernel, X).shape == (J, 5, 5)
-    assert outputs.variance(kernel, X).shape == (5, J)
-    assert calls == ["K", "K_diag"]

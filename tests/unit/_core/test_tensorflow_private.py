@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,6 @@ from gpflow_gvi._core.tensorflow_private import (
     call,
     eigh_of_xla,
     forget_custom_gradients,
-    has_started,
     is_compiled_by_xla,
     is_differentiated,
 )
@@ -39,21 +36,6 @@ def test_a_tape_and_an_accumulator_are_seen():
     with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)):
         assert is_differentiated()
     assert not is_differentiated()
-
-
-@pytest.mark.slow
-def test_that_tensorflow_has_started_is_seen():
-    """Else predictions in a forked process wait for ever."""
-    tf.zeros([])
-    assert has_started()
-    program = (
-        "import tensorflow as tf; "
-        "from gpflow_gvi._core.tensorflow_private import has_started; "
-        "before = has_started(); tf.zeros([]); print(before, has_started())"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "True"
 
 
 def test_tracing_for_xla_is_seen():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
-from pathlib import Path
 
 import gpflow
 import keras
@@ -47,7 +45,6 @@ ANONYMOUS = [lambda X: X]
 UNSAVABLE = {
     "slots": (lambda: [Slotted()], r"list\[0\].*Slotted.*more than its attributes"),
     "state": (lambda: [Stateful(1)], r"list\[0\].*Stateful.*more than its attributes"),
-    "set": (lambda: [{1, 2}], r"list\[0\].*set.*own lists"),
     "lambda of a module": (lambda: ANONYMOUS, r"list\[0\].*<lambda>.*no name leads to it"),
     "hidden function": (
         lambda: [gvi.losses.log_power_integral.dispatch(gpflow.likelihoods.Gaussian)],
@@ -68,10 +65,7 @@ UNSAVABLE = {
     "optimiser": (lambda: [keras.optimizers.Adam()], r"list\[0\].*Adam"),
     "dataset": (lambda: [tf.data.Dataset.range(3)], r"list\[0\].*Dataset"),
     "lock": (lambda: {"a": threading.Lock()}, r"dict\['a'\].*lock.*Remove it"),
-    "generator": (lambda: [i for i in [(j for j in [1])]], r"list\[0\].*generator"),
-    "module": (lambda: [math], r"list\[0\].*module"),
     "method": (lambda: [gpflow.kernels.Matern12().K], r"list\[0\].*method"),
-    "path": (lambda: [Path("x")], r"list\[0\].*Path"),
     "ordered": (lambda: [OrderedDict(a=1)], r"list\[0\].*OrderedDict.*own lists"),
     "objects": (lambda: [np.array([None])], r"list\[0\].*dtype is object"),
     "strings": (lambda: [tf.constant("a")], r"list\[0\].*dtype is object"),
@@ -99,10 +93,9 @@ def test_estimators_are_kept_by_what_they_learned_or_by_joblib(tmp_path):
         save(model, tmp_path / "saved")
 
 
-@pytest.mark.parametrize("folder", [3, None, ["saved"]])
-def test_a_folder_is_a_path(folder):
-    with pytest.raises(TypeError, match=r"folder is .*; it must be the path of a folder"):
-        save(gpflow.kernels.Matern12(), folder)
+def test_a_folder_is_a_path():
+    with pytest.raises(TypeError, match=r"folder is 3; it must be the path of a folder"):
+        save(gpflow.kernels.Matern12(), 3)
 
 
 def test_inside_a_graph(tmp_path):
