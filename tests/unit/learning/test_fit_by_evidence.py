@@ -10,7 +10,6 @@ import scipy.stats
 import tensorflow as tf
 from sklearn.datasets import make_regression
 from sklearn.linear_model import BayesianRidge, LinearRegression
-from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 import gpflow_gvi as gvi
@@ -18,8 +17,8 @@ from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.learning import search, starts
 from gpflow_gvi.learning.candidates import Fitted, near_best
 from gpflow_gvi.learning.fit_by_evidence import EvidenceFits
-from gpflow_gvi.learning.log_process import LogProcess
 from gpflow_gvi.learning.noise import MIN_RATIO, VaryingNoise
+from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.settings import LBFGS, RegulariserSettings, Settings
 from gpflow_gvi.learning.start import TrainingData
@@ -65,28 +64,6 @@ def test_noise_that_varies_is_found(varying):
     assert _nll(learned, X[250:], Y[250:]) < _nll(constant, X[250:], Y[250:]) - 0.3
 
 
-@pytest.mark.slow
-def test_noise_that_does_not_vary_is_left_constant(rng):
-    X = rng.uniform(-2.0, 2.0, size=(150, 2))
-    Y = X[:, :1] + rng.normal(size=(150, 1))
-    learned = gvi.learn((X, Y), kernel=_kernel(), noise="auto", num_inducing=20)
-    spread = np.sqrt(learned.predict_y(X)[1])
-    assert np.std(np.log(spread)) < 0.2
-
-
-@pytest.mark.slow
-def test_noise_that_varies_smoothly_has_the_pattern_of_a_process(rng):
-    X = rng.uniform(-2.0, 2.0, size=(250, 2))
-    deviation = np.exp(X[:, :1] - 1.0)
-    Y = np.sin(2.0 * X[:, 1:]) + deviation * rng.normal(size=deviation.shape)
-    learned = gvi.learn((X, Y), kernel=_kernel(), noise="auto", num_inducing=40)
-    pattern = learned.regulariser.likelihood.variance.pattern
-    assert {type(each.model) for each in pattern.models} == {LogProcess}
-    rows = rng.uniform(-2.0, 2.0, size=(500, 2))
-    of_noise = learned.predict_y(rows)[1] - learned.predict_f(rows)[1]
-    assert np.std(0.5 * np.log(of_noise) - rows[:, :1]) < 0.25
-
-
 @pytest.mark.slow  # two structures of kernels
 def test_a_kink_that_noise_hides_has_a_rough_kernel(rng):
     X = rng.uniform(-2.0, 2.0, size=(200, 1))
@@ -98,22 +75,6 @@ def test_a_kink_that_noise_hides_has_a_rough_kernel(rng):
     x = np.linspace(-1.8, 1.8, 300)[:, None]
     errors = [np.mean((each.predict(x) - np.abs(x)) ** 2) for each in (learned, constant)]
     assert errors[0] < errors[1]
-
-
-@pytest.mark.slow  # many rows
-def test_a_smooth_function_of_many_features_is_learned_by_a_network_from_many_rows(rng):
-    X = rng.uniform(-1.5, 1.5, size=(6500, 8))
-    direction, length = np.cumsum(X, axis=1), 1.0 / np.arange(1, 9)
-    f = np.hypot(np.cos(direction) @ length - 1.0, np.sin(direction) @ length)
-    Y = f + 0.05 * rng.normal(size=f.shape)
-
-    def error(**options):
-        learned = gvi.learn((X[:6000], Y[:6000]), noise="constant", **options)
-        return np.sqrt(np.mean(np.square(learned.predict_f(X[6000:])[0][:, 0] - f[6000:])))
-
-    found = error()
-    assert found < 0.6 * error(predictor=None, num_inducing=200)
-    assert found < 0.85 * error(predictor=None)  # 1,000 points
 
 
 @pytest.fixture(scope="module")
@@ -152,18 +113,6 @@ def test_a_predictor_of_another_scale_has_the_weight_that_mends_it(rng):
     # With the weight 1 the error is 2, with the weight 0 it is 1; of a third the noise is left.
     assert_estimates(np.mean(predicted * jumps[200:]), 1.0, 0.1 / np.sqrt(200))
     assert np.sqrt(np.mean(np.square(predicted - jumps[200:]))) < 0.1
-
-
-@pytest.mark.slow
-def test_a_predictor_that_says_nothing_does_no_harm(rng):
-    X = rng.uniform(-2.0, 2.0, size=(300, 2))
-    f = np.sin(2.0 * X[:, :1]) + X[:, 1:]
-    data = X[:200], f[:200] + 0.1 * rng.normal(size=(200, 1))
-    memory = KNeighborsRegressor(1)  # of Y in another order
-    memory.fit(X, rng.normal(size=len(X)))
-    learned = gvi.learn(data, predictor=memory.predict)
-    error = np.sqrt(np.mean(np.square(learned.predict(X[200:]) - f[200:])))
-    assert error < 0.05  # half of what one observation tells, while the predictor is wrong by 2
 
 
 def test_rows_of_the_data_are_predicted_the_same_in_each_call(steps):
@@ -250,14 +199,6 @@ def test_the_noise_is_the_formula():
     assert_close(noise.predict(np.zeros((3, 1))), expected)
 
 
-@pytest.mark.slow  # with all candidates
-def test_hardly_any_rows_are_learned_without_trees(rng):
-    X = rng.normal(size=(15, 2))
-    learned = gvi.learn((X, X[:, 0]))
-    assert not isinstance(learned.regulariser.likelihood.variance, VaryingNoise)
-    assert np.all(np.isfinite(learned.predict_y(X)[0]))
-
-
 @pytest.mark.parametrize(
     ("likelihood", "options", "error", "message"),
     [
@@ -266,12 +207,6 @@ def test_hardly_any_rows_are_learned_without_trees(rng):
             {"predictor": DecisionTreeRegressor()},
             TypeError,
             "DecisionTreeRegressor, which has no method predict_proba",
-        ),
-        (
-            gpflow.likelihoods.MultiClass(2),
-            {"noise": "varying"},
-            ValueError,
-            "noise is 'varying', which is for real-valued Y",
         ),
         (
             gpflow.likelihoods.Poisson(),
@@ -292,13 +227,6 @@ def test_what_cannot_be_taken_into_account_is_refused(likelihood, options, error
     Y = (X[:, :1] > 0.0).astype(float)
     with pytest.raises(error, match=message):
         gvi.learn((X, Y), kernel=_kernel(), likelihood=likelihood, **options)
-
-
-def test_outputs_that_are_correlated_are_refused(rng):
-    X = rng.normal(size=(30, 2))
-    mixed = gpflow.kernels.LinearCoregionalization([_kernel()], W=np.ones((2, 1)))
-    with pytest.raises(TypeError, match="LinearCoregionalization, whose outputs are correlated"):
-        gvi.learn((X, X), kernel=mixed)
 
 
 @pytest.mark.slow
@@ -435,32 +363,13 @@ def test_a_function_that_varies_fast_has_as_many_inducing_points_as_it_takes(rng
     assert rmse[None] < 0.9 * rmse[200]
 
 
-@pytest.mark.slow
-def test_a_function_that_few_points_take_for_noise_is_found_with_a_given_kernel(rng):
-    X = rng.uniform(-1.0, 1.0, size=(2000, 2))
-    f = np.sin(20.0 * X[:, :1]) * np.sin(20.0 * X[:, 1:])
-    rows = X[:1500], f[:1500] + 0.2 * rng.normal(size=(1500, 1))
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.2)
-    learned = {M: gvi.learn(rows, kernel=kernel, num_inducing=M) for M in (None, 200)}
-    errors = {M: np.std(fit.predict_f(X[1500:])[0] - f[1500:]) for M, fit in learned.items()}
-    assert errors[None] < 0.5 * np.std(f)
-    assert errors[200] > 0.9 * np.std(f)
-
-
-@pytest.mark.slow
-def test_as_many_inducing_points_serve_more_rows_than_hyper_parameters_are_fitted_to(rng):
-    X = rng.uniform(-1.0, 1.0, size=(5000, 2))
-    f = np.sin(20.0 * X[:, :1]) * np.sin(20.0 * X[:, 1:])
-    Y = f + 0.3 * rng.normal(size=f.shape)
-    rmse = {}
-    for M in (None, 200):
-        learned = gvi.learn((X[:4000], Y[:4000]), num_inducing=M)
-        rmse[M] = np.sqrt(np.mean(np.square(learned.predict_f(X[4000:])[0] - f[4000:])))
-    truth = gpflow.kernels.SquaredExponential(lengthscales=0.08, variance=0.25)
-    exact = gpflow.models.GPR((X[:4000], Y[:4000]), truth, noise_variance=0.09)
-    of_exact = np.sqrt(np.mean(np.square(exact.predict_f(X[4000:])[0] - f[4000:])))
-    assert rmse[None] < 1.2 * of_exact
-    assert rmse[None] < 0.8 * rmse[200]
+@pytest.mark.parametrize(("lengthscale", "expected"), [(0.05, 50), (2.0, 10)])
+def test_more_rows_have_as_many_inducing_points_as_miss_little(lengthscale, expected, rng):
+    X = rng.uniform(-1.0, 1.0, size=(100, 2))
+    recipe = Recipe(max_rows_of_points=80)
+    fits = _fits(X, X[:, :1], recipe=recipe, num_inducing=10, max_inducing=50, predictors=None)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=lengthscale)
+    assert fits.num_points(fits.candidate(kernel)) == expected
 
 
 def test_a_smooth_function_has_no_more_inducing_points_than_usual(rng):
@@ -484,22 +393,10 @@ def test_iterations_that_are_asked_for_are_not_exceeded():
     assert len(evaluations) <= 2 * 2 + 2  # a line search has few evaluations
 
 
-@pytest.mark.parametrize(("given", "D", "expected"), [(20, 5, 20), (20, 50, 50), (0, 50, 0)])
-def test_brief_fits_have_as_many_iterations_as_features(given, D, expected):
-    settings = RegulariserSettings(minimise_briefly=LBFGS(given))
+@pytest.mark.parametrize(("D", "expected"), [(5, 20), (50, 50)])
+def test_brief_fits_have_as_many_iterations_as_features(D, expected):
+    settings = RegulariserSettings(minimise_briefly=LBFGS(20))
     assert settings.briefly(D) == LBFGS(expected)
-
-
-@pytest.mark.slow
-def test_few_of_many_features_are_found():
-    """With 200 inducing points the noise took what 300 rows in 40 dimensions are beyond them."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1.7, 1.7, (700, 40))
-    truth = np.sin(2.0 * X[:, :1] * X[:, 1:2]) + X[:, 2:3] ** 2 + X[:, 3:4]
-    Y = truth + 0.1 * rng.normal(size=(700, 1))
-    kernels = [starts.one_kernel(40), starts.relevant_first(X[:300], Y[:300])]
-    learned = gvi.learn((X[:300], Y[:300]), kernel=kernels, standardise=False)
-    assert np.std(learned.predict_y(X[300:])[0] - truth[300:]) < 0.3 * np.std(truth)
 
 
 @pytest.mark.slow  # kernels of eighty features
@@ -515,10 +412,9 @@ def test_a_linear_function_of_few_of_many_features_is_found(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 7])
-def test_noise_of_few_rows_is_not_taken_for_a_function(seed):
+def test_noise_of_few_rows_is_not_taken_for_a_function():
     """A kernel with short lengthscales predicts them as if there were none."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(2)
     X, x = rng.uniform(-3.0, 3.0, (40, 1)), rng.uniform(-3.0, 3.0, (500, 1))
     Y, y = (0.5 * rows + 0.2 * rng.normal(size=rows.shape) for rows in (X, x))
     nll = -np.mean(gvi.learn((X, Y)).predict_log_density((x, y)))
@@ -547,31 +443,12 @@ def test_the_mode_of_a_prior_is_where_it_is_said_to_be():
     assert_close(starts.with_mode(values, 1.5).mode(), values)
 
 
-@pytest.mark.parametrize(
-    ("seed", "slopes"),
-    [(52, [0.5]), pytest.param(54, [0.5, -0.5, 0.0], marks=pytest.mark.slow)],
-)
-def test_very_few_rows_leave_doubt(seed, slopes):
+def test_very_few_rows_leave_doubt():
     """A function through all of them would be known without doubt."""
-    rng, D = np.random.default_rng(seed), len(slopes)
-    X, x = rng.uniform(-3.0, 3.0, (8, D)), rng.uniform(-3.0, 3.0, (300, D))
-    Y, y = ((rows @ slopes)[:, None] + 0.1 * rng.normal(size=(len(rows), 1)) for rows in (X, x))
+    rng = np.random.default_rng(52)
+    X, x = rng.uniform(-3.0, 3.0, (8, 1)), rng.uniform(-3.0, 3.0, (300, 1))
+    Y, y = (0.5 * rows + 0.1 * rng.normal(size=rows.shape) for rows in (X, x))
     assert -np.mean(gvi.learn((X, Y)).predict_log_density((x, y))) < 2.0
-
-
-@pytest.mark.slow
-def test_noise_of_some_tens_of_rows_is_found():
-    """The evidence has an optimum without noise, too."""
-    rng = np.random.default_rng(6)
-    X, x = rng.uniform(-2.5, 2.5, (60, 4)), rng.uniform(-2.5, 2.5, (500, 4))
-    Y, y = (
-        np.sin(1.5 * rows[:, :1]) * rows[:, 1:2] + 0.1 * rng.normal(size=(len(rows), 1))
-        for rows in (X, x)
-    )
-    learned = gvi.learn((X, Y))
-    assert -np.mean(learned.predict_log_density((x, y))) < -0.4  # of the truth: -0.88
-    noise = 0.1**2 / np.var(Y)
-    assert_estimates(learned.likelihood.variance, noise, np.sqrt(2.0 / 60) * noise)
 
 
 @pytest.mark.slow
@@ -586,8 +463,8 @@ def test_a_linear_function_of_many_features_is_known_as_a_linear_model_knows_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("difference", [0.03, 0.001])
-def test_a_small_difference_of_two_columns_is_known_as_least_squares_know_it(difference, rng):
+def test_a_small_difference_of_two_columns_is_known_as_least_squares_know_it(rng):
+    difference = 0.001
     columns = rng.normal(size=(300, 2)) @ [[1.0, 1.0], [0.0, difference]]
     Y = (columns @ [[-1.0], [1.0]]) / difference + 0.3 * rng.normal(size=(300, 1))
     learned = gvi.learn((columns[:80], Y[:80]))

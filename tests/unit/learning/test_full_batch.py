@@ -147,15 +147,14 @@ def test_a_run_moves_a_network_to_the_data(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_few_points_with_several_starts_tell_noise_from_function(number, tmp_path):
+def test_few_points_with_several_starts_tell_noise_from_function(tmp_path):
     of_few = {
         **CURVE,
-        "data": {"kind": "thesis_curve", "number": number},
+        "data": {"kind": "thesis_curve", "number": 1},
         "regulariser": {**CURVE["regulariser"], "evidence": "inducing", "starts": 6},
         "mean": "regulariser",
         "covariance": "regulariser",
         "training": {"kind": "lbfgs", "iterations": 1},
     }
     _, metrics = metrics_of(of_few, tmp_path)
-    assert metrics["rmse"] < 0.8 * np.std(thesis_curve(number)["validation"][1])
+    assert metrics["rmse"] < 0.8 * np.std(thesis_curve(1)["validation"][1])

@@ -129,35 +129,6 @@ def test_predictions_have_all_outputs(learned, tmp_path):
 
 
 @pytest.mark.slow
-def test_correlated_outputs_are_predicted_better_together():
-    differences = np.array([_better_together(seed) for seed in range(3)])
-    assert np.mean(differences) > 0.0
-    assert np.mean(differences > 0.0) > 0.5
-
-
-def _better_together(seed):
-    """Return by how many nats three outputs are predicted better together."""
-    rng = np.random.default_rng(seed)
-    X, new = rng.uniform(-3.0, 3.0, size=(60, 1)), rng.uniform(-3.0, 3.0, size=(200, 1))
-
-    def observations(x):
-        f = np.c_[np.sin(3.0 * x), np.sin(3.0 * x) + 0.1 * x, -np.sin(3.0 * x)]
-        return f + 0.3 * rng.normal(size=f.shape)
-
-    Y, unseen = observations(X[:, 0]), observations(new[:, 0])
-    Y[rng.uniform(size=Y.shape) < 0.3] = np.nan
-    together = gvi.learn((X, Y), missing="ignore", verbose=0)
-    mean, variance = together.predict_y(new)
-    nll = 0.5 * np.log(2.0 * np.pi * variance) + 0.5 * (unseen - mean) ** 2 / variance
-    apart = []
-    for j in range(3):
-        seen = ~np.isnan(Y[:, j])
-        one = gvi.learn((X[seen], Y[seen, j]), kernel=SquaredExponential())
-        apart.append(-one.predict_log_density((new, unseen[:, j])).numpy())
-    return np.mean(apart) - np.mean(nll)
-
-
-@pytest.mark.slow
 def test_intervals_are_calibrated_by_rows_without_gaps():
     """Split conformal prediction covers with the given probability, whatever the noise."""
     rng = np.random.default_rng(0)

@@ -103,27 +103,13 @@ def test_a_likelihood_of_y_is_kept(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of_classes", [False, True])
-def test_a_function_of_the_logarithm_of_x_is_learned_as_if_logarithms_were_given(of_classes, rng):
+def test_a_function_of_the_logarithm_of_x_is_learned_as_if_logarithms_were_given(rng):
     """Of x itself it has all of its waves near zero."""
     X = rng.lognormal(sigma=2.0, size=(400, 2))
     f = np.sin(2.0 * np.log(X[:, 0])) + 0.5 * np.log(X[:, 1])
-    y = f + 0.2 * rng.normal(size=400)
-    Y = ((y > 0.0) if of_classes else y)[:, None].astype(float)
-    likelihood = gpflow.likelihoods.Bernoulli() if of_classes else None
+    Y = (f + 0.2 * rng.normal(size=400))[:, None]
     nll = {}
     for name, rows in {"x": X, "log x": np.log(X)}.items():
-        learned = gvi.learn((rows[:200], Y[:200]), likelihood=likelihood)
+        learned = gvi.learn((rows[:200], Y[:200]))
         nll[name] = -np.mean(learned.predict_log_density((rows[200:], Y[200:])))
     assert nll["x"] < nll["log x"] + 0.1
-
-
-@pytest.mark.slow
-def test_a_power_law_goes_on_to_smaller_values(rng):
-    X = np.exp(rng.uniform(0.0, 5.0, size=(80, 1)))
-    learned = gvi.learn((X, X**-0.75 * np.exp(0.1 * rng.normal(size=X.shape))))
-    X_new = np.exp([[6.0], [7.0]])
-    lower, upper = learned.predict_interval(X_new, 0.9)
-    mean, _ = learned.predict_y(X_new)
-    assert np.all((lower < X_new**-0.75) & (X_new**-0.75 < upper))
-    assert np.all(np.abs(mean / X_new**-0.75 - 1.0) < 0.4)

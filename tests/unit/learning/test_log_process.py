@@ -64,9 +64,8 @@ def test_it_is_the_normal_law_around_the_mode_of_the_density(simulated):
     assert_close(found, mean + 0.5 * deviation**2, ITERATIVE)
 
 
-@pytest.mark.parametrize("seed", range(158, 161))  # of 159 the line search extrapolates far
-def test_hyperparameters_of_errors_with_outliers_are_finite(seed):
-    rng = np.random.default_rng(seed)
+def test_hyperparameters_of_errors_with_outliers_are_finite():
+    rng = np.random.default_rng(159)  # the line search extrapolates far
     X = rng.uniform(-3.0, 3.0, size=(150, 1))
     outlier = rng.uniform(size=X.shape) < 0.3
     errors = np.where(outlier, rng.uniform(-3.0, 3.0, X.shape), 0.3 * rng.normal(size=X.shape))

@@ -92,7 +92,7 @@ def test_samples_of_the_parts_are_independent(pool):
     assert len(np.unique(samples)) == 2_000
 
 
-@pytest.mark.parametrize("seed", ["a", -1, 1.5, 2**31])
+@pytest.mark.parametrize("seed", ["a", 2**31])
 def test_seeds_of_samples(pool, seed):
     for model in (pool, pool.parts[0]):
         with pytest.raises(ValueError, match=rf"seed is {seed!r}; it must be a whole number"):

@@ -6,7 +6,7 @@ import gpflow
 import keras
 import numpy as np
 import pytest
-from gpflow.kernels import Linear, Matern52, SquaredExponential
+from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
 from sklearn.gaussian_process.kernels import RBF
 
@@ -35,15 +35,10 @@ FIXED = {"network": net(), "train_network": False}
         (Y, {"batch_size": 200}, "batch_size is 200, .* nothing of Q is trained"),
         (Y, {"divergence_weight": "1/n"}, "divergence_weight is '1/n'; .*1/N"),
         (Y, {"learning_rate": 3e-3}, r"learning_rate is 0\.003, .* nothing of Q is trained"),
-        (NAMES, {"batch_size": 50}, "batch_size is 50, .* nothing of Q is trained"),
         (Y, {"features": "inputs"}, "features is 'inputs', .* without a network"),
         (Y, {"train_network": True}, "train_network is True, .* without a network"),
-        (Y, {"train_network": False}, "train_network is False, .* without a network"),
         (Y, FIXED | {"epochs": 3}, "epochs is 3, .* network is not trained"),
-        (Y, FIXED | {"batch_size": 7}, "batch_size is 7, .* network is not trained"),
         (Y, FIXED | {"model": gvi.models.PGVI}, "model is .*PGVI.*, .* around a network"),
-        (Y, FIXED | {"divergence_weight": 0.1}, r"divergence_weight is 0\.1, .* around"),
-        (Y, FIXED | {"loss": gvi.losses.LogLoss()}, "loss is .*, .* around a network"),
         (Y, FIXED | {"noise": "constant"}, "noise is 'constant', .* around a network"),
         (Y, FIXED | {"effort": "fast"}, "effort is 'fast', .* around a network"),
         (
@@ -57,7 +52,6 @@ FIXED = {"network": net(), "train_network": False}
             r"validation_fraction is 0\.1, .* validation_data are given",
         ),
         (NAMES, {"noise": "varying"}, "noise is 'varying', .* likelihood is Bernoulli"),
-        (NAMES, {"noise": "constant"}, "noise is 'constant', .* likelihood is Bernoulli"),
         (COUNTS, {"likelihood": Poisson(), "noise": "auto"}, "noise is 'auto', .* Poisson"),
         (
             Y,
@@ -69,11 +63,6 @@ FIXED = {"network": net(), "train_network": False}
             WITH_GAPS,
             {"missing": "ignore", "divergence_weight": 0.1},
             r"divergence_weight is 0\.1, .* learned together",
-        ),
-        (
-            WITH_GAPS,
-            {"missing": "ignore", "learning_rate": 0.1},
-            r"learning_rate is 0\.1, .* nothing of Q is trained",
         ),
     ],
 )
@@ -90,9 +79,7 @@ def test_the_model_is_a_class():
 @pytest.mark.parametrize(
     ("estimator", "targets", "refused"),
     [
-        (gvi.GVIRegressor(learning_rate=0.1), Y[:, 0], "learning_rate is .* nothing of Q"),
         (gvi.GVIRegressor(train_network=True), Y[:, 0], "train_network is True, .* without a"),
-        (gvi.GVIClassifier(batch_size=7), NAMES, "batch_size is 7, .* nothing of Q"),
         (gvi.GVIClassifier(noise="auto"), NAMES, "noise is 'auto', .* likelihood is Bernoulli"),
         (
             gvi.GVIClassifier(network=net(2), features="inputs", likelihood=Bernoulli()),
@@ -126,33 +113,20 @@ def test_a_network_that_is_trained_by_its_own_optimiser_has_no_other_rate():
             TypeError,
             r"likelihood is .*; .*\.Bernoulli\(\.\.\.\)",
         ),
-        ({"likelihood": 3}, TypeError, r"likelihood is 3; .* Pass gpflow\.likelihoods"),
         ({"kernel": RBF()}, TypeError, r"kernel is RBF.* is no kernel of GPflow\. Pass"),
         ({"kernel": Matern52}, TypeError, r"kernel is .*Matern52.* such as Matern52\(\)"),
-        ({"kernel": "rbf"}, TypeError, "kernel is 'rbf', but 'rbf' is no kernel"),
-        ({"kernel": [Matern52(), 1]}, TypeError, "kernel is .* but 1 is no kernel"),
         ({"kernel": []}, TypeError, r"kernel is \[\], but \[\] is no kernel"),
         ({"kernel": Matern52(lengthscales=[1.0] * 3)}, ValueError, r"Matern52 .* \(3,\), .* 2 col"),
-        ({"kernel": Linear([1.0] * 3)}, ValueError, r"Linear with variance .* \(3,\), .* 2 col"),
-        (
-            {"kernel": Linear() + Matern52(active_dims=[0, 2])},
-            ValueError,
-            r"Matern52 with active_dims .* X has 2 columns, numbered from 0 to 1",
-        ),
         (
             {"kernel": Matern52(active_dims=slice(1, 4)), "outputs": "correlated"},
             ValueError,
             r"Matern52 with active_dims .* X has 2 columns",
         ),
-        ({"seed": None}, ValueError, "seed is None; it must be a whole number of at least 0"),
-        ({"seed": -1}, ValueError, "seed is -1; it must be a whole number of at least 0"),
         ({"seed": 1.5}, ValueError, r"seed is 1\.5; it must be a whole number of at least 0"),
         ({"seed": 2**40}, ValueError, "seed is .*; .* at least 0 and at most 4294967295"),
         ({"learning_rate": -1.0, "epochs": 3}, ValueError, "learning_rate is -1.0; it must be pos"),
-        ({"learning_rate": "a", "epochs": 3}, ValueError, "learning_rate is a; it must be positiv"),
         ({"loss": 3}, TypeError, "loss is 3; it must be a Loss of gpflow_gvi"),
         ({"divergence": 3}, TypeError, "divergence is 3; it must be a Divergence of gpflow_gvi"),
-        ({"n_jobs": "a"}, ValueError, "n_jobs is 'a'; it must be a whole number other than 0"),
         ({"n_jobs": 0}, ValueError, "n_jobs is 0; it must be a whole number other than 0"),
         ({"standardise": "no"}, ValueError, r"standardise is 'no'; .* \[True, False\]"),
         ({"select": "kmeans"}, TypeError, r"select is 'kmeans'; .* kmeans of gpflow_gvi\.inducing"),
@@ -174,42 +148,20 @@ def test_weights_of_labels_and_sets_of_one_row_are_refused():
             gvi.learn((X[:1], np.ones(1)), likelihood=likelihood)
 
 
-@pytest.mark.parametrize("likelihood", ["softmax", Softmax])
-def test_estimators_refuse_what_is_no_likelihood(likelihood):
+def test_estimators_refuse_what_is_no_likelihood():
     for kind, targets in ((gvi.GVIClassifier, NAMES), (gvi.GVIRegressor, Y)):
         with pytest.raises(TypeError, match=r"^likelihood is .*\.Softmax\(\.\.\.\)"):
-            kind(likelihood=likelihood).fit(X, targets)
-
-
-@pytest.mark.slow
-def test_kernels_for_the_columns_are_taken():
-    for kernel in (
-        Matern52(lengthscales=[1.0, 2.0]),
-        Matern52(active_dims=[1]) * Linear([1.0], active_dims=slice(0, 1)),
-        [Matern52(), Linear([1.0, 2.0])],
-    ):
-        gvi.learn((X, Y), kernel=kernel, num_inducing=9)
+            kind(likelihood=Softmax).fit(X, targets)
 
 
 @pytest.mark.slow
 def test_predictions_check_what_they_are_asked_for():
-    for options in ({"effort": "fast"}, ONE):
-        learned = gvi.learn((X, Y), num_inducing=9, **options)
-        for count in (-1, 0, 2.5, "3", True):
-            for sample in (learned.predict_y_samples, learned.predict_f_samples):
-                with pytest.raises(ValueError, match=f"num_samples is {count!r}; .* whole number"):
-                    sample(X[:3], count)
-        for coverage in ("0.9", 1.0, None, [0.5, 0.9], np.nan):
-            with pytest.raises(ValueError, match=r"coverage is .*; it must lie between 0 and 1"):
-                learned.predict_interval(X[:3], coverage=coverage)
-
-
-@pytest.mark.slow
-def test_requests_that_are_carried_out_are_not_refused():
-    """Nothing is asked for here that is not done, so that none of these is an error."""
-    one = ONE | {"num_inducing": 9}
-    gvi.learn((X, Y), validation_data=(X[:30], Y[:30]), validation_fraction=0.0, **one)
-    gvi.learn((X, Y), noise="varying", n_jobs=1, **one)
+    learned = gvi.learn((X, Y), num_inducing=9, **ONE)
+    for sample in (learned.predict_y_samples, learned.predict_f_samples):
+        with pytest.raises(ValueError, match=r"num_samples is 2\.5; .* whole number"):
+            sample(X[:3], 2.5)
+    with pytest.raises(ValueError, match=r"coverage is .*; it must lie between 0 and 1"):
+        learned.predict_interval(X[:3], coverage=1.0)
 
 
 @pytest.mark.slow

@@ -118,12 +118,6 @@ def test_levels_are_known_where_each_has_several_rows(num_copies):
     assert len(np.unique(left_out_together(np.repeat(measured, 6, axis=0)))) == 15
 
 
-def test_of_real_values_that_agree_to_the_last_digit_one_is_a_copy(rng):
-    X, Y = np.zeros((6, 1)), rng.normal(size=(6, 1))
-    Y[3] = Y[0]
-    np.testing.assert_array_equal(repeats(X, Y)[1], [0, 1, 2, 4, 5])
-
-
 def test_whole_numbers_that_are_a_function_of_the_inputs_count_once(rng):
     X = np.repeat(rng.normal(size=(10, 2)), 3, axis=0)
     y = np.repeat(rng.integers(0, 4, size=10), 3)[:, None].astype(float)

@@ -6,7 +6,7 @@ import pytest
 
 import gpflow_gvi as gvi
 from gpflow_gvi.experiments.parts.training import BatchesTraining
-from gpflow_gvi.learning.q_training import Passes
+from gpflow_gvi.learning.q_training import EarlyStopping, Passes
 
 
 @pytest.mark.parametrize("N", [50, 1000, 7001, 40_000, 10**6])
@@ -26,6 +26,11 @@ def test_a_file_has_the_same_epochs(N, is_alone):
     assert (of_steps.epochs, of_steps.steps_per_epoch) == (9, 30)
     whole = BatchesTraining(batch_size=None).schedule(N, is_alone)
     assert whole.batch_size == N
+
+
+def test_a_training_is_not_stopped_by_few_epochs_without_a_gain():
+    """It takes a quarter, as the rate falls along a cosine and gains at its end."""
+    assert [EarlyStopping().patience_of(epochs) for epochs in (8, 40)] == [5, 10]
 
 
 @pytest.mark.slow

@@ -41,15 +41,6 @@ def test_says_what_won_and_what_it_was_compared_with(learned):
     assert taken.what.startswith("P: SquaredExponential around predictors")
 
 
-@pytest.mark.slow
-def test_starts_of_a_kernel_are_told_from_its_fit():
-    kernels = [gpflow.kernels.SquaredExponential(lengthscales=value) for value in (0.1, 3.0)]
-    learned = gvi.learn(_line(), kernel=kernels, predictor=None, noise="constant", num_inducing=20)
-    listed = [stage.what.rpartition(", ")[2] for stage in learned.summary().candidates]
-    of_fits = ["fitted in full to 60 rows", "fitted to 60 rows"]
-    assert sorted(listed) == [*of_fits, *["started with 60 rows"] * 2]
-
-
 def test_scores_are_densities_in_original_units():
     """Of rows that were left out: near those of new rows."""
     learned = gvi.learn(_line(N=300), kernel=gpflow.kernels.SquaredExponential())

@@ -33,29 +33,14 @@ def _learned(**options):
     return gvi.learn(_rows(), kernel=kernel, num_inducing=10, epochs=1, **options)
 
 
-NAMES = {
-    "cholesky": r.CholeskySVGP,
-    "diagonal": r.DiagonalSVGP,
-    "kernelised": r.KernelisedSVGP,
-    "sparse_posterior": r.SparsePosterior,
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_a_covariance_is_built_as_its_class_is(name):
+@pytest.mark.parametrize(
+    ("name", "constructor"),
+    [("diagonal", r.DiagonalSVGP.from_data), ("sparse_posterior", r.SparsePosterior)],
+)
+def test_a_covariance_is_built_as_its_class_is(name, constructor):
     learned = _learned(covariance=name, mean="inducing")
-    of_class = (
-        _learned(covariance=NAMES[name].from_data, mean="inducing")
-        if name
-        in (
-            "cholesky",
-            "diagonal",
-        )
-        else _learned(covariance=NAMES[name], mean="inducing")
-    )
-    kernel = learned.model.variational.kernel
-    assert type(getattr(kernel, "kernel", kernel)) is NAMES[name]
+    of_class = _learned(covariance=constructor, mean="inducing")
     new = np.linspace(-2.0, 2.0, 9)[:, None]
     for ours, theirs in zip(learned.predict_y(new), of_class.predict_y(new), strict=True):
         assert_close(ours, theirs, ITERATIVE)
@@ -113,15 +98,6 @@ def test_a_network_that_was_judged_is_what_is_delivered(rng):
 
 
 @pytest.mark.slow
-def test_a_training_is_not_stopped_by_few_epochs_without_a_gain():
-    """Of 40 epochs it takes a quarter, as the rate falls along a cosine and gains at its end."""
-    learned = gvi.learn(
-        _rows(), kernel=gpflow.kernels.SquaredExponential(), epochs=40, model=gvi.models.PGVI
-    )
-    assert len(learned.history["loss"]) >= 10
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["prior", "posterior"])
 def test_q_is_held_to_the_prior_or_to_the_posterior(name):
     learned = _learned(regulariser=name)
@@ -136,7 +112,6 @@ def test_q_is_held_to_the_prior_or_to_the_posterior(name):
     [
         ({"mean": "mode"}, ValueError, "mean"),
         ({"covariance": "full"}, ValueError, "covariance"),
-        ({"covariance": 3}, TypeError, "covariance is 3; it must be one of cholesky"),
         ({"divergence": "kl"}, ValueError, "divergence is 'kl'; .*'projected_kl'"),
         ({"loss": "squares"}, ValueError, "loss is 'squares'; .*'robust', 'log_loss'"),
         ({"regulariser": "both"}, ValueError, "regulariser"),
@@ -145,11 +120,6 @@ def test_q_is_held_to_the_prior_or_to_the_posterior(name):
             {"covariance": "diagonal", "divergence": gvi.divergences.InducingKL()},
             ValueError,
             "is not for divergence=InducingKL",
-        ),
-        (
-            {"network": np.sin, "divergence": gvi.divergences.InducingKL()},
-            ValueError,
-            "network is .*infinite unless Q is an inducing distribution",
         ),
     ],
 )
@@ -230,10 +200,12 @@ def _feature_map():
     ("kernel", "options"),
     [
         (_nngp, {"divergence": "gaussian_wasserstein", "regulariser": "prior"}),
-        (_feature_map, {"divergence_weight": "1/N", "covariance": "diagonal"}),
-        (_feature_map, {"likelihood": gpflow.likelihoods.MultiClass(3)}),
+        (
+            _feature_map,
+            {"likelihood": gpflow.likelihoods.MultiClass(3), "covariance": "diagonal"},
+        ),
     ],
-    ids=["NNGP", "feature map", "MultiClass"],
+    ids=["NNGP", "feature map"],
 )
 def test_gwi_of_images_in_one_call(kernel, options):
     (X, y), (new, labels) = _images(200, 0), _images(200, 1)
@@ -280,8 +252,7 @@ def _triple(x):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of_classes", [{}, {"likelihood": gpflow.likelihoods.MultiClass(3)}])
-def test_a_network_of_several_columns_is_for_labels(of_classes):
+def test_a_network_of_several_columns_is_for_labels():
     X = np.random.default_rng(0).normal(size=(90, 1))
     y, network = _triple(X), keras.Sequential([keras.Input((1,)), keras.layers.Dense(3)])
     options = {
@@ -290,11 +261,10 @@ def test_a_network_of_several_columns_is_for_labels(of_classes):
         "model": gvi.models.GWI,
         "num_inducing": 8,
         "epochs": 1,
-        **of_classes,
     }
     learned = gvi.learn((X, y), **options)
     of_codes = gvi.learn((X, np.unique(y, return_inverse=True)[1]), **options)
-    expected = gpflow.likelihoods.MultiClass if of_classes else gpflow.likelihoods.Softmax
+    expected = gpflow.likelihoods.Softmax
     assert type(learned.likelihood) is type(of_codes.likelihood) is expected
     new = np.linspace(-2.0, 2.0, 5)[:, None]
     assert_close(learned.predict_proba(new), of_codes.predict_proba(new), ITERATIVE)
@@ -309,14 +279,12 @@ def test_a_network_that_does_not_start_near_zero_is_told_of():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error:Skipping variable loading")
-@pytest.mark.parametrize("end", ["softmax", "sigmoid", "Activation"])
+@pytest.mark.parametrize("end", ["softmax", "sigmoid"])
 def test_a_network_of_probabilities_becomes_one_of_logits(end):
     X = np.random.default_rng(0).normal(size=(120, 1))
     y, layers = _triple(X), keras.layers
-    last = [layers.Dense(3), layers.Activation("softmax")]
-    if end == "softmax":
-        last = [layers.Dense(3, end)]
-    elif end == "sigmoid":
+    last = [layers.Dense(3, end)]
+    if end == "sigmoid":
         y, last = X[:, 0] > 0.0, [keras.Sequential([layers.Dense(1, end)])]
     network = keras.Sequential([keras.Input((1,)), layers.Dense(8, "tanh"), *last])
     network.compile("adam", "mse")  # and not fitted, which is no reason for a warning
@@ -330,11 +298,10 @@ def test_a_network_of_probabilities_becomes_one_of_logits(end):
     np.testing.assert_array_equal(network.predict(X, verbose=0), before)
 
 
-@pytest.mark.parametrize("softmax", [keras.layers.Softmax(), keras.ops.softmax])
-def test_a_softmax_layer_at_the_end_of_a_mean_is_refused(softmax):
+def test_a_softmax_layer_at_the_end_of_a_mean_is_refused():
     X = np.random.default_rng(0).normal(size=(60, 1))
     x = keras.Input((1,))
-    network = keras.Model(x, softmax(keras.layers.Dense(3)(x)))
+    network = keras.Model(x, keras.layers.Softmax()(keras.layers.Dense(3)(x)))
     options = {"kernel": gpflow.kernels.SquaredExponential(), "num_inducing": 8, "epochs": 1}
     with pytest.raises(ValueError, match=r"mean is .*ends with a layer Softmax.*without that"):
         gvi.learn((X, _triple(X)), mean=network, **options)
@@ -382,30 +349,3 @@ def test_estimators_take_the_parts_of_q():
     assert isinstance(model.variational.mean_function, gvi.mean_functions.Inducing)
     with pytest.raises(ValueError, match="covariance is 'full'"):
         gvi.GVIRegressor(covariance="full").fit(X, Y[:, 0])
-
-
-@pytest.mark.slow
-def test_a_classifier_takes_images_with_a_network_as_the_mean():
-    (X, y), (new, labels) = _images(80, 0), _images(40, 1)
-    estimator = gvi.GVIClassifier(
-        mean=_convolutions(2), kernel=_feature_map(), num_inducing=10, epochs=1, random_state=0
-    )
-    two = y < 2
-    estimator.fit(X[two], y[two])
-    assert isinstance(estimator.learned_.likelihood, gpflow.likelihoods.Softmax)
-    assert estimator.score(new[labels < 2], labels[labels < 2]) > 0.6
-
-
-@pytest.mark.slow
-def test_pixels_have_one_unit():
-    X, y = _images(60, 0)
-    X[:, 0, 0] = 7.0  # a pixel that does not vary
-    learned = gvi.learn(
-        (100.0 * X, y.astype(float)),
-        mean=_convolutions(1),
-        kernel=gpflow.kernels.SquaredExponential(lengthscales=4.0),
-        num_inducing=8,
-        epochs=1,
-    )
-    np.testing.assert_allclose(learned.inputs.scale, 100.0 * np.std(X))
-    assert learned.predict_y(100.0 * X[:3])[0].shape == (3, 1)

@@ -160,11 +160,10 @@ def test_variance_of_logits_is_that_of_directions_times_the_distance_from_the_cl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_far_away_classes_are_as_probable_as_they_are_frequent(activation):
+def test_far_away_classes_are_as_probable_as_they_are_frequent():
     keras.utils.set_random_seed(0)
     net = keras.Sequential(
-        [keras.Input((2,)), keras.layers.Dense(20, activation), keras.layers.Dense(3)]
+        [keras.Input((2,)), keras.layers.Dense(20, "relu"), keras.layers.Dense(3)]
     )
     rng = np.random.default_rng(0)
     y = rng.choice(3, size=600, p=[0.6, 0.3, 0.1])
@@ -326,15 +325,8 @@ def unfit(labels, logits):
     raise ValueError("not for labels")
 
 
-@pytest.mark.slow
-def test_a_compiled_network_is_trained_as_it_was_compiled():
+def test_a_loss_that_is_not_for_labels_is_told_of():
     net = network()
-    net.compile(keras.optimizers.SGD(0.0), keras.losses.SparseCategoricalCrossentropy(True))
-    learned = gvi.learn(images(100), network=net, predictor=None, num_inducing=20, epochs=1)
-    logits = net.predict(NEW[0], verbose=0)
-    np.testing.assert_array_equal(
-        learned.predict_proba(NEW[0]).argmax(axis=1), logits.argmax(axis=1)
-    )
     net.compile("sgd", unfit)
     with pytest.raises(ValueError, match="cannot be trained as it is compiled"):
         gvi.learn(images(100), network=net, epochs=1)
@@ -403,9 +395,8 @@ def test_rows_that_the_network_may_have_seen_and_pixels_in_bytes_are_told_of(net
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float64", "mixed_float16"])
-def test_networks_of_any_precision(precision):
-    net = trained(dtype=precision)
+def test_a_network_of_mixed_precision():
+    net = trained(dtype="mixed_float16")
     p = around(net).predict_proba(NEW[0])
     np.testing.assert_array_equal(p.argmax(axis=1), net.predict(NEW[0], verbose=0).argmax(axis=1))
 
@@ -420,45 +411,8 @@ def test_directions_that_hardly_differ_are_told_apart_in_single_precision():
     expected = around(net, **options).predict_f(NEW[0])[1]
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         found = around(net, **options).predict_f(NEW[0])[1]
+    assert found.dtype == np.float32
     assert_close(found, expected, ITERATIVE)
-
-
-@pytest.mark.slow
-def test_in_single_precision(net):
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        gpflow.config.set_default_jitter(1e-5)
-        p = around(net).predict_proba(NEW[0])
-    assert p.dtype == np.float32
-    logits = net.predict(NEW[0], verbose=0)
-    np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
-
-
-@pytest.mark.slow
-def test_one_column_of_probabilities_is_that_of_the_second_class():
-    net = network(J=1, activation="sigmoid")
-    X, labels = images(120)
-    learned = around(net, (X, labels > 0), validation_data=(X, labels > 0))
-    np.testing.assert_array_equal(
-        learned.predict_proba(NEW[0])[:, 1] > 0.5, net.predict(NEW[0], verbose=0)[:, 0] > 0.5
-    )
-
-
-@pytest.mark.slow
-def test_numbers_of_words_are_sequences():
-    rng = np.random.default_rng(0)
-    words = rng.integers(1, 20, size=(120, 5))
-    labels = (words < 5).any(axis=1).astype(int)
-    layers = keras.layers
-    net = keras.Sequential(
-        [
-            keras.Input((5,), dtype="int32"),
-            layers.Embedding(20, 4),
-            layers.GlobalMaxPooling1D(),
-            layers.Dense(2),
-        ]
-    )
-    learned = gvi.learn((words, labels), network=net, epochs=4, num_inducing=20, learning_rate=0.05)
-    assert gvi.metrics.accuracy(labels, learned.predict_proba(words)) > 0.85
 
 
 NAN = network()
@@ -477,7 +431,6 @@ DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
             r"X has shape \(60, 6, 6, 1\), but the network takes",
         ),
         ({"network": network(activation="relu")}, "it is not clear whether they are probabilities"),
-        ({"network": network(activation="sigmoid")}, "it is not clear whether"),
         ({"network": NAN}, "network returns NaN"),
         ({"network": []}, "network is an empty list"),
         ({"network": [network(), network(J=2)]}, "returns 3 columns.*, 2 columns.*the same"),
@@ -493,7 +446,6 @@ DEAD.layers[1].set_weights([np.zeros((36, 8)), np.zeros(8)])
         ({"kernel": [gpflow.kernels.Linear()]}, "it must be one kernel"),
         ({"network": None, "train_network": False}, "pass network="),
         ({"network": None}, r"X has shape \(60, 6, 6, 1\).*Pass a network"),
-        ({"network": lambda X: X[:, 0, :3, 0]}, "it is not clear whether"),
         ({"network": lambda X: X[:, 0, :3, 0] - 9.0}, "must be a model of Keras"),
         (
             {
@@ -557,42 +509,14 @@ def test_columns_in_another_order_than_names_are_refused_or_said(net):
         around(net, **data, classes=["truck", "cat", "ship"])
 
 
-def test_a_classifier_of_scikit_learn_has_the_order_too(net):
-    X, y = _named(images(250))
-    options = {"network": net, "train_network": False, "predictor": None, "num_inducing": 30}
-    with pytest.warns(NumericsWarning, match="train_network=False without validation_data"):
-        fitted = gvi.GVIClassifier(classes=NAMES, **options).fit(X, y)
-    expected = NAMES[net.predict(NEW[0], verbose=0).argmax(axis=1)]
-    np.testing.assert_array_equal(fitted.predict(NEW[0]), expected)
-
-
-@pytest.mark.parametrize("kind", ["one_hot", "whole numbers"])
-def test_codes_of_labels_are_labels(net, kind):
+def test_codes_of_labels_are_labels(net):
     def coded(data):
-        return (data[0], np.eye(3)[data[1]]) if kind == "one_hot" else data
+        return data[0], np.eye(3)[data[1]]
 
     validation = coded(images(150, seed=1))
     learned = around(net, data=coded(images(250)), validation_data=validation)
     found = learned.predict(NEW[0])
     np.testing.assert_array_equal(found, net.predict(NEW[0], verbose=0).argmax(axis=1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("names", [np.array([False, True]), np.array(["no", "yes"])])
-def test_one_logit_is_that_of_the_second_class(names):
-    net = network(J=1)
-    net.compile(keras.optimizers.Adam(1e-2), keras.losses.BinaryCrossentropy(from_logits=True))
-    X, y = images(400, seed=5)
-    net.fit(X, y == 0, epochs=6, verbose=0)
-
-    def named(data):
-        return data[0], names[(data[1] == 0).astype(int)]
-
-    data = {"data": named(images(250)), "validation_data": named(images(150, seed=1))}
-    found = around(net, **data).predict(NEW[0])
-    assert found.dtype == names.dtype
-    expected = names[(net.predict(NEW[0], verbose=0)[:, 0] > 0.0).astype(int)]
-    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.slow

@@ -85,15 +85,6 @@ def test_the_rows_are_split_as_arrays_are(path, table):
         np.testing.assert_array_equal(found, of_arrays)
 
 
-@pytest.mark.slow
-def test_the_model_is_that_of_arrays(path, table):
-    X, Y = table.drop(columns="y").astype(float), table["y"]
-    learned = gvi.learn(ParquetRows(path, "y"), effort="fast", num_inducing=20)
-    expected = gvi.learn((X, Y), effort="fast", num_inducing=20)
-    for found, moment in zip(learned.predict_y(X), expected.predict_y(X), strict=True):
-        np.testing.assert_array_equal(found, moment)
-
-
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
@@ -120,7 +111,7 @@ def test_columns_that_are_no_numbers_are_refused_by_name(table, tmp_path, values
     assert ParquetRows(tmp_path / "rows.parquet", "y", columns=["x"]).columns == ["x"]
 
 
-@pytest.mark.parametrize("column", ["x", "count", "flag", "price", "y"])
+@pytest.mark.parametrize("column", ["x", "flag"])
 def test_missing_values_are_refused_by_column_and_row(table, tmp_path, column):
     table = table.convert_dtypes()
     table.loc[70, column] = None

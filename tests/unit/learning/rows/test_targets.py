@@ -28,7 +28,6 @@ def _simulated(name, seed=0, N=N):
     return X, {
         "student": lambda: 100.0 + 10.0 * (f + 0.2 * rng.standard_t(3, size=f.shape)),
         "poisson": lambda: 1.0 * rng.poisson(20.0 * np.exp(f)),
-        "exponential": lambda: rng.exponential(1e3 * np.exp(f)),
         "gamma": lambda: rng.gamma(2.0, 1e3 * np.exp(f)),
         "beta": lambda: rng.beta(3.0 * stats.norm.cdf(f), 3.0 * stats.norm.cdf(-f)),
         "ordinal": lambda: 1.0 * np.digitize(2.0 * f + rng.normal(size=f.shape), [-1.0, 0.0, 1.0]),
@@ -39,7 +38,6 @@ def _simulated(name, seed=0, N=N):
 LIKELIHOODS = {
     "student": likelihoods.StudentT,
     "poisson": likelihoods.Poisson,
-    "exponential": likelihoods.Exponential,
     "gamma": likelihoods.Gamma,
     "beta": likelihoods.Beta,
     "ordinal": lambda: likelihoods.Ordinal(np.array([-1.0, 0.0, 1.0])),
@@ -66,7 +64,7 @@ def test_density_is_that_of_svgp_and_intervals_hold(name):
     Z = gpflow.inducing_variables.SharedIndependentInducingVariables(
         gpflow.inducing_variables.InducingPoints(X[::4])
     )
-    mean = gpflow.functions.Constant(np.full(J, 6.0 if name in ("exponential", "gamma") else 0.0))
+    mean = gpflow.functions.Constant(np.full(J, 6.0 if name == "gamma" else 0.0))
     svgp = gpflow.models.SVGP(kernel, fitted, Z, num_latent_gps=J, mean_function=mean)
     data = (X, units.standard(Y))
     gpflow.optimizers.Scipy().minimize(
@@ -196,7 +194,7 @@ def test_several_latents_of_one_observation_have_a_kernel_each():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [0, 3, 1000])
+@pytest.mark.parametrize("count", [0, 1000])
 def test_counts_that_are_all_equal_have_that_rate(count, rng):
     X = rng.normal(size=(30, 2))
     options = {"likelihood": likelihoods.Poisson(), "effort": "fast", "num_inducing": 10}
