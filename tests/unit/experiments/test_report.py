@@ -6,7 +6,6 @@ import csv
 import hashlib
 import itertools
 import json
-import time
 from html.parser import HTMLParser
 
 import numpy as np
@@ -283,15 +282,6 @@ def test_methods_in_columns_with_the_best_by_validation_in_bold(tmp_path):
     assert "<strong>3.50" not in path.read_text("utf-8")
 
 
-def test_title_is_the_name_of_the_folder(tmp_path):
-    folder = tmp_path / "my <sweep>"
-    folder.mkdir()
-    write(folder, [record("a", kernel="rbf")])
-    text = report(folder).read_text("utf-8")
-    assert "<title>my &lt;sweep&gt;</title>" in text
-    assert "<h1>my &lt;sweep&gt;</h1>" in text
-
-
 def test_columns_of_other_metrics_and_of_time(tmp_path):
     records = [record(f"{kernel}{n}", kernel=kernel, seed=n) for kernel in "ab" for n in range(2)]
     for number, of in enumerate(records):
@@ -408,7 +398,7 @@ def picture(path, colour):
 
 
 def test_figures_of_the_best_and_of_nothing_else(tmp_path):
-    folder = tmp_path / "sweep"
+    folder = tmp_path / "my <sweep>"
     folder.mkdir()
     write(
         folder,
@@ -431,6 +421,9 @@ def test_figures_of_the_best_and_of_nothing_else(tmp_path):
     sources = [of["src"] for of in Page(path).all("img")]
     assert f"data:image/png;base64,{coded['good']}" in sources
     assert len(sources) == 2
+    text = path.read_text("utf-8")
+    assert "<title>my &lt;sweep&gt;</title>" in text
+    assert "<h1>my &lt;sweep&gt;</h1>" in text
 
 
 @pytest.mark.parametrize(
@@ -465,21 +458,3 @@ def test_command_with_its_options(tmp_path, capsys):
     page = Page(tmp_path / "page.html")
     assert "test crps" in page.text
     assert [row[-1] for row in page.tables[1][1:]] == ["3", "3"]
-
-
-def test_thousands_of_runs(tmp_path, rng):
-    axes = {f"axis.{n}": range(levels) for n, levels in enumerate((2, 3, 5, 2, 7, 3))}
-    write(
-        tmp_path,
-        [
-            record(f"curve{curve}-{n:060}", f"curve{curve}", validation=v, test=v, **levels)
-            for curve in range(10)
-            for n, values in enumerate(itertools.product(*axes.values()))
-            for v, levels in [(rng.normal(), dict(zip(axes, values, strict=True)))]
-        ],
-    )
-    start = time.process_time()
-    page = report(tmp_path)
-    assert time.process_time() - start < 5.0
-    assert page.stat().st_size < 5e6
-    assert len(json.loads(Page(page).scripts[0])["rows"]) == 12_600

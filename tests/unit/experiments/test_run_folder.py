@@ -4,7 +4,7 @@ import multiprocessing
 
 import pytest
 
-from gpflow_gvi.experiments.run_folder import COMPLETE, FolderInUseError, Results, RunFolder, held
+from gpflow_gvi.experiments.run_folder import COMPLETE, FolderInUseError, Results, RunFolder
 
 
 def finish(folder, text, *, anew=False):
@@ -88,7 +88,10 @@ def test_two_processes_do_not_work_on_the_same_run(tmp_path):
     assert ready.wait(20.0)
     folder = RunFolder(tmp_path / "one")
     try:
-        with pytest.raises(FolderInUseError, match="another process"), folder.locked():
+        with (
+            pytest.raises(FolderInUseError, match=r"one\.lock is held by another"),
+            folder.locked(),
+        ):
             pass
     finally:
         other.kill()  # which gives the lock back
@@ -97,15 +100,7 @@ def test_two_processes_do_not_work_on_the_same_run(tmp_path):
         pass
 
 
-def test_the_message_names_the_file_of_the_lock(tmp_path):
-    lock = tmp_path / "runs-0.5.lock"
-    with held(lock), pytest.raises(FolderInUseError) as raised, held(lock):
-        pass
-    named = str(raised.value).partition(" is held")[0]
-    assert named == str(lock)
-
-
-@pytest.mark.parametrize("torn", ["", "{", '{"name": "torn'])
+@pytest.mark.parametrize("torn", ["", '{"name": "torn'])
 def test_a_result_is_added_after_a_line_that_was_torn(torn, tmp_path):
     results = Results(tmp_path)
     results.path.write_text(torn, encoding="utf-8")

@@ -20,10 +20,10 @@ def table():
     return table.assign(y=rng.normal(size=N), label=rng.choice(["p", "n"], N))
 
 
-def _parts(table, target, folder):
+def _parts(table, target, folder, **options):
     """The table and its rows in two parts."""
     table.to_csv(folder / "data.csv", index=False)
-    prepared = prepare(folder / "data.csv", target)
+    prepared = prepare(folder / "data.csv", target, **options)
     return prepared, _split(prepared, prepared.columns.typed(prepared.table), 0)
 
 
@@ -64,3 +64,9 @@ def test_a_group_of_more_rows_than_are_held_out_is_learned_from(table, tmp_path)
     prepared, (_, unseen) = _parts(table, "y", tmp_path)
     assert 0.5 not in prepared.table["size"].to_numpy()[unseen]
     assert len(unseen) == 12
+
+
+def test_all_rows_are_learned_from_if_none_are_held_out(table, tmp_path):
+    _, (fitting, unseen) = _parts(table, "y", tmp_path, held_out=0.0)
+    assert list(fitting) == list(range(N))
+    assert len(unseen) == 0

@@ -15,11 +15,6 @@ SHUFFLE = np.random.default_rng(0).permutation
 COLUMNS = {
     "month starts": (pd.date_range("2016-01-01", periods=48, freq="MS"), (DAY, MONTH)),
     "the last first": (pd.date_range("2016-01-01", periods=48, freq="MS")[::-1], (DAY, MONTH)),
-    "quarters": (pd.date_range("2016-01-01", periods=12, freq="QS"), (DAY, MONTH)),
-    "a month is missing": (
-        pd.date_range("2016-01-01", periods=48, freq="MS").delete(7),
-        (DAY, MONTH),
-    ),
     "in any order": (
         pd.DatetimeIndex(SHUFFLE(pd.date_range("2016-01-01", periods=48, freq="MS"))),
         (DAY, MONTH),
@@ -56,7 +51,6 @@ def test_where_the_rows_do_not_tell_the_file_does():
     assert not Dates.of(other).is_guessed(other)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("separator", "decimal", "order"),
     [(";", ",", "day/month/year"), (",", ".", "month/day/year")],
@@ -66,9 +60,8 @@ def test_a_guess_is_warned_of_and_printed(separator, decimal, order, tmp_path, c
         {"on": [f"01/{1 + i % 12:02d}/2016" for i in range(24)], "y": np.arange(24) / 2}
     )
     table.to_csv(tmp_path / "data.csv", index=False, sep=separator, decimal=decimal)
-    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--effort", "fast"]
-    command += ["--predictor", "ridge", "--output", str(tmp_path / "model")]
-    assert main(command) == 0
+    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--held-out", "0.001"]
+    assert main([*command, "--output", str(tmp_path / "model")]) == 2  # which ends it early
     said = capsys.readouterr().err
     assert f"such as '01/01/2016', which are read as {order}: nothing in them tells which" in said
     assert f"of dates on (read as {order})" in said

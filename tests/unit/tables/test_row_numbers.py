@@ -121,8 +121,6 @@ def test_names_of_columns_that_are_not_there_are_refused(rng):
         Columns.of(_table(rng), drop=["sise"])
     with pytest.raises(ValueError, match="keep names 'note', which is text that differs"):
         Columns.of(_table(rng).assign(note=[f"n{i}" for i in range(N)]), keep=["note"])
-    with pytest.raises(ValueError, match="keep names 'size', which is named in drop"):
-        Columns.of(_table(rng), keep=["size"], drop=["size"])
 
 
 def test_the_command_line_warns_in_a_line(rng, tmp_path, capsys):
