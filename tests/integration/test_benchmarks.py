@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-import gpflow
 import numpy as np
 import pytest
 
 # `__main__` and what it calls.
-from benchmarks import __main__ as suite
 from benchmarks import (
-    device,
     end_to_end,
     growth,
     peers,
     steps,
     target_data,
-    target_rivals,
     targets,
     timing,
 )
@@ -52,26 +47,6 @@ def test_time_is_of_the_wall_where_a_device_waits():
     with timing.by_the_wall():
         assert timing.timed(lambda: time.sleep(0.2))(1) > 0.1
     require_processor_time()
-
-
-def test_tables_are_markdown():
-    rows = [{"name": "a", "N": 1000, "s": 0.12345}]
-    assert timing.table(rows) == "| name | N | s |\n| --- | --: | --: |\n| a | 1,000 | 0.123 |"
-
-
-def test_steps_are_printed_side_by_side():
-    rows = [
-        {"B": 20, "M": 5, "model": "a", "ms": 2.0, "ratio": 1.0},
-        {"B": 20, "M": 5, "model": "b", "ms": 3.0, "ratio": 1.5},
-        {"B": 1000, "M": 5, "model": "a", "ms": 8.0, "ratio": 1.0},
-        {"B": 1000, "M": 5, "model": "b", "ms": 2.0, "ratio": 0.25},
-    ]
-    assert timing.titled("Steps", rows).splitlines()[3:] == [
-        "| B | M | a | b |",
-        "| --: | --: | --- | --- |",
-        "| 20 | 5 | 2 | 3 (1.5) |",
-        "| 1,000 | 5 | 8 | 2 (0.25) |",
-    ]
 
 
 def test_what_was_measured_is_compared_with_the_best_of_others():
@@ -109,27 +84,6 @@ def test_a_step_gives_the_training_loss():
     model = steps.pgvi("CholeskySVGP", 20, 5)
     loss = model.training_loss((X, Y)).numpy()
     assert_close(steps.step(model, X, Y)(), loss)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_a_device_in_both_precisions(precision):
-    dtype, jitter = device.PRECISIONS[precision]
-    with gpflow.config.as_context(gpflow.config.Config(float=dtype, jitter=jitter)):
-        operations = device.operations(2, 30, rounds=1)
-        found = device.distances(2, 30, rounds=1, operations=operations)
-        loss = steps.step(steps.pgvi("CholeskySVGP", 20, 5), *device.data(20, 5)[:2])()
-    assert max(row["of peak"] for row in operations) == 1.0
-    assert [row["estimator"] for row in found] == ["exact", "newton_schulz", "low_rank"]
-    assert loss.dtype == dtype
-
-
-def test_growth_in_the_batch(tmp_path):
-    rows = growth.growth({"B": (20, 40)}, rounds=1)
-    assert [row["size"] for row in rows] == [20, 40]
-    assert all(row["ms"] > 0.0 for row in rows)
-    growth.picture([{**row, "MiB": 1.0} for row in rows], tmp_path / "growth.png")
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_rows_on_disk_are_read_back(tmp_path):
@@ -176,48 +130,10 @@ def test_targets_of_models(tmp_path, monkeypatch, capsys):
     assert len(targets.table(written)) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["counts", "varying noise", "outliers, 30 %"])
-def test_targets_of_all_models(name, monkeypatch):
-    monkeypatch.setattr(target_rivals, "STEPS", 20)
-    kind = dataclasses.replace(target_data.KINDS[name], num_rows=60)
-    part = target_data.sample(kind, 100)
-    for model, fit in target_rivals.rivals(name).items():
-        row = targets.measured(name, kind, 100, model, part, fit)
-        assert np.isfinite(row.nll) or np.isfinite(row.pinball)
-
-
 def test_what_cannot_be_imported_is_left_out():
     assert peers.can_import("json", sys.executable)
     assert not peers.can_import("no_such_library", sys.executable)
     assert not peers.can_import("json", "/no/such/python")
-
-
-@pytest.mark.slow
-def test_the_suite_writes_json(tmp_path):
-    output = tmp_path / "figures.json"
-    command = [sys.executable, "-m", "benchmarks", "steps", "--sizes", "20x5", "--rounds", "1"]
-    subprocess.run([*command, "--output", str(output)], check=True, capture_output=True)
-    written = json.loads(output.read_text())
-    models = [row["model"] for row in written["tables"]["Steps"]]
-    assert set(models) >= {*steps.COVARIANCES, steps.AS_LEARNED, steps.REFERENCE}
-    assert set(suite.environment()) == set(written["environment"])
-
-
-@pytest.mark.slow
-def test_a_bare_loop_trains():
-    X, Y, _ = peers.inputs(20, 5)
-    model = steps.pgvi("CholeskySVGP", 20, 5)
-    before = model.training_loss((X, Y))
-    steps.bare_loop(model, X, Y, 20)()
-    assert model.training_loss((X, Y)) < before
-
-
-@pytest.mark.slow
-def test_streaming():
-    rows = growth.stream(3000, M=5)
-    assert {row["N"] for row in rows} == {3000}
-    assert {row["of"] for row in rows} >= {"learn, memory-mapped", "an epoch of fit"}
 
 
 @pytest.mark.slow

@@ -90,21 +90,6 @@ def test_fit_of_gpflows_svgp() -> None:
     assert_close(model.q_sqrt, svgp.q_sqrt)
 
 
-@pytest.mark.parametrize(
-    ("covariance", "divergence", "batch_size"),
-    [
-        pytest.param("DiagonalSVGP", "GaussianWasserstein(exact)", 20, marks=pytest.mark.slow),
-        ("SparsePosterior", "RegularisedKL", 25),
-        pytest.param("KernelisedSVGP", "GaussianWasserstein(marginal)", 20, marks=pytest.mark.slow),
-    ],
-)
-def test_loss_decreases(covariance: str, divergence: str, batch_size: int) -> None:
-    model = make(covariance, divergence)
-    model.compile(keras.optimizers.Adam(0.05))
-    losses = model.fit((X, Y), batch_size=batch_size, epochs=5, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] - 1.0
-
-
 @pytest.mark.slow
 def test_dropout_and_batch_normalisation_work_in_training_alone() -> None:
     model = with_network()

@@ -66,17 +66,6 @@ def step(model):
     )
 
 
-def test_a_part_of_a_model_trains_and_is_tempered():
-    model = on_hidden_layers()
-    network = model.variational.kernel.base_kernel.network
-    first = {name: weight.numpy() for name, weight in network.weights.items()}
-    losses = train(model)
-    assert losses[1] < losses[0]
-    assert all(np.any(network.weights[name] != value) for name, value in first.items())
-    tempered = gvi.temper(model, (X, Y))
-    assert_close(tempered.predict_f(NEW)[0], model.predict_f(NEW)[0])
-
-
 @pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
 def test_copies_of_a_part_of_a_model_predict_the_same_and_train_by_themselves(copy, tmp_path):
     model = on_hidden_layers()

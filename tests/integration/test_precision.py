@@ -72,23 +72,3 @@ def test_single_precision_agrees_with_double(covariance):
     ):
         # A gradient that vanishes is the difference of terms near one.
         assert_close(low, high, ITERATIVE, scale=1.0 + np.abs(high).max())
-
-
-@pytest.mark.slow
-def test_single_precision_trains():
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
-        X = np.linspace(-2.0, 2.0, 60, dtype=np.float32)[:, None]
-        Y = np.sin(3.0 * X)
-        kernel = gpflow.kernels.SquaredExponential(lengthscales=0.5)
-        P = gvi.GaussianProcess(gpflow.functions.Zero(), kernel)
-        Q = gvi.GaussianProcess(
-            gvi.mean_functions.Inducing(kernel, X[::6]),
-            gvi.covariances.CholeskySVGP(kernel, X[::6]),
-        )
-        model = gvi.models.PGVI(P, Q, gpflow.likelihoods.Gaussian(0.05), num_data=60)
-        loss = model.training_loss_closure((X, Y))
-        gpflow.optimizers.Scipy().minimize(
-            loss, model.trainable_variables, options={"maxiter": 100}, compile=False
-        )
-        rmse = float(tf.sqrt(tf.reduce_mean((model.predict_f(X)[0] - Y) ** 2)))
-    assert rmse < 0.1  # the curve has a standard deviation of 0.7

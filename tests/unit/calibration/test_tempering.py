@@ -68,7 +68,7 @@ GAUSSIANS: dict[str, Callable[[], gpflow.likelihoods.Gaussian]] = {
 }
 
 
-@pytest.mark.parametrize("likelihood", GAUSSIANS)
+@pytest.mark.parametrize("likelihood", ["variance of each output", "scale function"])
 def test_gaussian_factors_are_those_of_maximum_likelihood(likelihood: str) -> None:
     model = make(2, GAUSSIANS[likelihood]())
     X, Y = data(2)
@@ -137,16 +137,15 @@ def test_tempering_what_is_tempered_changes_nothing() -> None:
         assert_close(part, expected)
 
 
-@pytest.mark.parametrize("likelihood", ["variance of each output", "scale", "variance function"])
-def test_factors_of_one_fit_serve_another(likelihood: str) -> None:
+def test_factors_of_one_fit_serve_another() -> None:
     X, Y = data(2)
-    model = make(2, GAUSSIANS[likelihood]())
+    model = make(2, GAUSSIANS["variance function"]())
     tempered = temper(model, (X, Y))
     again = tempered_by(model, tempered.variational.kernel.factor)
     for part, expected in zip(again.predict_y(X), tempered.predict_y(X), strict=True):
         assert_close(part, expected)
     assert again.variational.kernel.factor is not tempered.variational.kernel.factor
-    other = make(2, GAUSSIANS[likelihood](), mean=Wave(2, 1.0), scale=2.0)
+    other = make(2, GAUSSIANS["variance function"](), mean=Wave(2, 1.0), scale=2.0)
     _, variance = tempered_by(other, np.array([4.0, 0.5])).predict_y(X)
     assert_close(variance, np.array([4.0, 0.5]) * other.predict_y(X)[1])
 
@@ -291,17 +290,14 @@ def test_an_overconfident_classifier_is_corrected() -> None:
 @pytest.mark.parametrize(
     ("likelihood", "J"),
     [
-        (gpflow.likelihoods.StudentT(scale=0.3, df=4.0), 2),
         (gpflow.likelihoods.Poisson(), 1),
         (gpflow.likelihoods.HeteroskedasticTFPConditional(), 2),
-        (gpflow.likelihoods.Exponential(), 1),
     ],
 )
 def test_no_likelihood_is_made_worse(likelihood: gpflow.likelihoods.Likelihood, J: int) -> None:
     columns = 1 if likelihood.latent_dim else J
     X, Y = data(columns)
-    counts, positive = np.floor(np.abs(3.0 * Y)), np.abs(3.0 * Y)
-    Y = {"Poisson": counts, "Exponential": positive}.get(type(likelihood).__name__, 3.0 * Y)
+    Y = np.floor(np.abs(3.0 * Y)) if J == 1 else 3.0 * Y  # counts
     model = make(J, likelihood)
     tempered = temper(model, (X, Y))
     assert nll(tempered, (X, Y)) < nll(model, (X, Y))
@@ -358,20 +354,7 @@ def test_a_tempered_model_is_a_model_of_its_kind(kind: type[gvi.models.GVI]) -> 
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_posterior_of_a_tempered_model_predicts_the_same() -> None:
-    X, Y = data(2)
-    tempered = temper(make(2), (X, Y))
-    for full_cov in (False, True):
-        for kept, direct in zip(
-            tempered.posterior().predict_f(X, full_cov),
-            tempered.predict_f(X, full_cov),
-            strict=True,
-        ):
-            assert_close(kept, direct)
-
-
-@pytest.mark.parametrize("trainable", [True, False])
-@pytest.mark.parametrize("likelihood", ["scale", "scale function"])
+@pytest.mark.parametrize(("likelihood", "trainable"), [("scale", False), ("scale function", True)])
 def test_noise_is_trained_after_tempering_if_it_was_before(
     likelihood: str, trainable: bool
 ) -> None:
@@ -382,8 +365,7 @@ def test_noise_is_trained_after_tempering_if_it_was_before(
     assert bool(tempered.trainable_variables) == trainable
 
 
-@pytest.mark.parametrize("likelihood", ["variance", "variance function", "Bernoulli", "Softmax"])
-@pytest.mark.draws
+@pytest.mark.parametrize("likelihood", ["variance function", "Bernoulli"])
 def test_tempering_in_single_precision(likelihood: str) -> None:
     factors = []
     for dtype in (np.float32, np.float64):
@@ -392,14 +374,11 @@ def test_tempering_in_single_precision(likelihood: str) -> None:
                 model, (X, Y) = make(2, GAUSSIANS[likelihood]()), data(2)
             else:
                 model, (X, Y) = over_confident(likelihood)
-            X = X.astype(dtype)
-            Y = Y if likelihood == "Softmax" else Y.astype(dtype)
-            tempered = temper(model, (X, Y))
+            tempered = temper(model, (X.astype(dtype), Y.astype(dtype)))
             factor = tempered.variational.kernel.factor
             assert factor.dtype == tempered.predict_y(X)[1].dtype == dtype
             factors.append(factor.numpy())
-    if likelihood != "Softmax":  # whose samples are others
-        assert_close(*factors, ROUNDING if likelihood in GAUSSIANS else ITERATIVE)
+    assert_close(*factors, ROUNDING if likelihood in GAUSSIANS else ITERATIVE)
 
 
 class Broken(MeanFunction):

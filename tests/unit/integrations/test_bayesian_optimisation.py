@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow_gvi.integrations import bayesian_optimisation as bo
 from gpflow_gvi.prediction.samples import draw_functions
 from tests import models
-from tests.tolerances import ITERATIVE, assert_close, assert_estimates
+from tests.tolerances import ITERATIVE, assert_close
 
 CASES = [(0.3, 0.5, 0.1), (-1.0, 2.0, 0.4), (2.0, 0.04, 0.0), (0.0, 1e-4, 0.05)]
 """Mean, variance and the best that was found."""
@@ -51,18 +51,6 @@ def by_quadrature(gain, mean: float, variance: float, best: float) -> float:
 def test_improvement_is_the_integral(acquisition, gain, dtype):
     expected = [by_quadrature(gain, *case) for case in CASES]
     assert_close(of_marginals(acquisition, dtype), expected)
-
-
-def test_improvement_is_the_average_over_draws(rng):
-    mean, variance, best = np.array(CASES).T[..., None]
-    draws = mean + np.sqrt(variance) * rng.standard_normal((len(CASES), 200_000))
-    gains = np.maximum(best - draws, 0.0)
-    S = gains.shape[1]
-    error = gains.std(axis=1) / np.sqrt(S) + np.finfo(float).eps  # no draw gains in one case
-    assert_estimates(of_marginals(bo.ExpectedImprovement()), gains.mean(axis=1), error)
-    part = (gains > 0.0).mean(axis=1)
-    error = np.sqrt(part * (1.0 - part) / S) + 1.0 / S  # and in another, nearly all do
-    assert_estimates(of_marginals(bo.ProbabilityOfImprovement()), part, error)
 
 
 def test_lower_confidence_bound_is_a_quantile():
@@ -225,13 +213,8 @@ def test_minimum_of_branin(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "acquisition",
-    [bo.ThompsonSampling(), bo.LowerConfidenceBound()],
-    ids=lambda acquisition: type(acquisition).__name__,
-)
-def test_minimum_of_a_bowl(acquisition, rng):
-    result = bo.minimise(bowl, BOUNDS, num_steps=8, acquisition=acquisition)
+def test_minimum_of_a_bowl(rng):
+    result = bo.minimise(bowl, BOUNDS, num_steps=8, acquisition=bo.ThompsonSampling())
     lower, upper = np.array(BOUNDS).T
     by_chance = bowl((lower + (upper - lower) * rng.random((100_000, 2))).T)
     assert result.fun >= 300.0

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import cross_val_score
 
 import gpflow_gvi as gvi
 from tests.tolerances import assert_close
@@ -61,9 +60,3 @@ def test_estimators_within_are_not_fitted():
     copied = clone(estimator)
     assert isinstance(copied.predictor, Ridge)
     assert not hasattr(copied.predictor, "coef_")
-
-
-@pytest.mark.slow
-def test_scores_of_folds():
-    estimator = gvi.GVIRegressor(mean=Net(), epochs=20, random_state=0)
-    assert np.min(cross_val_score(estimator, X, y, cv=2)) > 0.9

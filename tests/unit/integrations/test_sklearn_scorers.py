@@ -202,15 +202,6 @@ def test_the_density_is_of_rows_without_gaps(with_gaps):
         score(with_gaps, X, np.full(60, np.nan))
 
 
-@pytest.mark.slow
-def test_gaps_in_y_leave_a_search_its_scores(with_gaps):
-    for name in ("neg_log_predictive_density", "neg_crps", "interval_score"):
-        scores = cross_val_score(
-            with_gaps, _curve()[0], HOLES, cv=3, scoring=getattr(scorers, name)
-        )
-        assert np.isfinite(scores).all()
-
-
 def test_missing_values_are_refused_where_they_are_not_ignored(pipeline):
     with pytest.raises(ValueError, match="y has NaN"):
         scorers.neg_crps(pipeline, _curve()[0], HOLES)

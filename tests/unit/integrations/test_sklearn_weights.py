@@ -38,18 +38,6 @@ def test_rows_have_noise_over_their_weight(data, weighted):
     assert_close(weighted.predict(X[:7] + 0.05), np.asarray(expected)[:, 0], ITERATIVE)
 
 
-@pytest.mark.slow
-def test_weights_make_predictions_better(data, weighted):
-    X, y, _ = data
-    x = np.linspace(-2.0, 2.0, 50)[:, None]
-    truth = np.sin(2.0 * x[:, 0])
-    errors = [
-        np.mean(np.square(model.predict(x) - truth))
-        for model in (weighted, gvi.GVIRegressor(**QUICK).fit(X, y))
-    ]
-    assert errors[0] < 0.8 * errors[1]
-
-
 def test_only_ratios_count_and_rows_of_weight_zero_do_not(data, weighted):
     X, y, weights = data
     X, y = np.r_[X, [[0.3], [0.4]]], np.r_[y, 50.0, -50.0]

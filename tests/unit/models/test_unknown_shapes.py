@@ -15,14 +15,11 @@ X, Y = models.data(J=2)
 
 CALLS = {
     "predict_f": lambda model, x, y: model.predict_f(x),
-    "covariance": lambda model, x, y: model.predict_f(x, full_cov=True),
     "predict_y": lambda model, x, y: model.predict_y(x),
     "predict_log_density": lambda model, x, y: model.predict_log_density((x, y)),
     "training_loss": lambda model, x, y: model.training_loss((x, y)),
     "closure": lambda model, x, y: model.training_loss_closure((x, y))(),
     "posterior": lambda model, x, y: model.posterior().predict_f(x),
-    "fused": lambda model, x, y: model.posterior().fused_predict_f(x),
-    "mean of Q": lambda model, x, y: model.variational.mean(x),
     "elbo": lambda model, x, y: model.elbo((x, y)),
 }
 

@@ -25,8 +25,6 @@ LEVELS = (0.025, 0.5, 0.9)
 LIKELIHOODS = {
     "student": likelihoods.StudentT(0.4),
     "poisson": likelihoods.Poisson(),
-    "exponential": likelihoods.Exponential(),
-    "gamma": likelihoods.Gamma(shape=2.0),
     "beta": likelihoods.Beta(scale=3.0),
     "ordinal": Ordinal(np.array([-1.0, 0.0, 1.0])),
 }
@@ -38,8 +36,6 @@ def _simulated(name, rng, size=200_000):
     return {
         "student": lambda: f + 0.4 * rng.standard_t(3, size=f.shape),
         "poisson": lambda: rng.poisson(np.exp(f)).astype(float),
-        "exponential": lambda: rng.exponential(np.exp(f)),
-        "gamma": lambda: rng.gamma(2.0, np.exp(f)),
         "beta": lambda: rng.beta(3.0 * _probit(f), 3.0 * _probit(-f)),
         "ordinal": lambda: np.digitize(f + rng.normal(size=f.shape), [-1.0, 0.0, 1.0]) * 1.0,
     }[name]()
@@ -64,7 +60,7 @@ def test_quantiles_are_those_of_simulated_observations(name, rng):
             np.testing.assert_array_equal(found, np.round(found))
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", ["student", "poisson"])
 def test_transformed_observations_are_uniform(name, rng):
     draws = _simulated(name, rng, 500)
     for n in range(3):
