@@ -103,9 +103,10 @@ class SiteFit:
     def _loss(self, rows: Rows, sites: Sites) -> LossWithGradients:
         """Return minus the bound for given sites."""
         rows = _tensors(rows)
+        value_and_gradients = self._form(rows).value_and_gradients(rows, sites)
 
         def evaluate(at: ValuesById) -> tuple[Any, list[Any]]:
-            bound, gradients = self.value_and_gradients(rows, sites, at=at)
+            bound, gradients = value_and_gradients(at)
             return -bound, [-gradient for gradient in gradients]
 
         def loss() -> tf.Tensor:
@@ -121,7 +122,7 @@ class SiteFit:
 
         The bound includes the log density of the parameters under their own priors.
         """
-        return self._form(rows).value_and_gradients(_tensors(rows), sites, at)
+        return self._form(rows).value_and_gradients(_tensors(rows), sites)(at)
 
     def converged(self, rows: Rows, sites: Sites | None = None) -> tuple[Sites, float]:
         """Return the sites for the parameters as they are, and the bound.

@@ -30,7 +30,7 @@ from . import exact_sites
 from .exact_sites import ExactBound
 from .expectations import Expectation, expected_log_density, numpy_expectation
 from .lbfgs import assign_by_id
-from .site_bound import Bound, Rows
+from .site_bound import SCALE_OF_WEIGHTS, Bound, Rows
 from .sites import Covariances, Sites, Step, predictions
 from .sites import Rows as AtRows
 
@@ -83,16 +83,18 @@ class Graphs:
         return self._graphs[key](*arguments)
 
 
+ValueAndGradients = Callable[[ValuesById], tuple[Any, Sequence[Any]]]
+"""From values of variables that are not their own."""
+
+
 class Form(Protocol):
     """How the bound is evaluated."""
 
     def steps(self, rows: Rows) -> tuple[tf.Tensor, Callable[[Sites], Step]]:
         """Return m_P(X), [N, J], and the function of sites that takes a step."""
 
-    def value_and_gradients(
-        self, rows: Rows, sites: Sites, at: ValuesById
-    ) -> tuple[Any, Sequence[Any]]:
-        """Return the bound for given sites, and its gradients in all variables."""
+    def value_and_gradients(self, rows: Rows, sites: Sites) -> ValueAndGradients:
+        """Return the function of values that has the bound, and its gradients in all variables."""
 
     def predict(self, rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
         """Return mean and variance of f at new rows, given sites of others."""
@@ -126,22 +128,25 @@ class WithPoints:
         at_rows = self._at(rows)
         return at_rows.m, functools.partial(self._graphs, self._bound.step, at_rows)
 
-    def value_and_gradients(
-        self, rows: Rows, sites: Sites, at: ValuesById
-    ) -> tuple[Any, Sequence[Any]]:
+    def value_and_gradients(self, rows: Rows, sites: Sites) -> ValueAndGradients:
         """Return the bound and its gradients by a tape, up to the kernel if NumPy knows it."""
         bound = self._bound
-        if not self._kernel.knows(rows.X):
+
+        def by_graph(at: ValuesById) -> tuple[Any, Sequence[Any]]:
             assign_by_id(bound.variables, at)
             return self._graphs(bound.gradients, rows, sites)
-        assign_by_id(bound.variables[len(bound.of_kernel) :], at)
-        read = self._kernel.read(at)
-        known = _NumpyCovariances(bound.prior.kernel, rows, read.values)
-        value, by_at, by_others = self._graphs(
-            bound.gradients_by_covariances, known.values, rows, sites
-        )
-        log_prior, by_kernel = read.with_priors(bound.of_kernel, known.gradient(by_at))
-        return float(value) + log_prior, [*by_kernel, *by_others]
+
+        def by_covariances(at: ValuesById) -> tuple[Any, Sequence[Any]]:
+            assign_by_id(bound.variables[len(bound.of_kernel) :], at)
+            read = self._kernel.read(at)
+            known = _NumpyCovariances(bound.prior.kernel, rows, read.values)
+            value, by_at, by_others = self._graphs(
+                bound.gradients_by_covariances, known.values, rows, sites
+            )
+            log_prior, by_kernel = read.with_priors(bound.of_kernel, known.gradient(by_at))
+            return float(value) + log_prior, [*by_kernel, *by_others]
+
+        return by_covariances if self._kernel.knows(rows.X) else by_graph
 
     def predict(self, rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
         """Return mean and variance of f, by what f(Z) explains of it."""
@@ -168,24 +173,24 @@ class AtEachRow:
         m, expect = self._means(rows), self._expect(rows)
         return tf.constant(m), lambda sites: ExactBound(K, m, sites, expect).step()
 
-    def value_and_gradients(
-        self, rows: Rows, sites: Sites, at: ValuesById
-    ) -> tuple[Any, Sequence[Any]]:
-        """Return the bound and its gradients in closed form, but for those of m_P and weights."""
-        bound, read = self._bound, self._kernel.read(at)
-        assign_by_id(bound.variables[len(bound.of_kernel) :], at)
-        covariances = numpy_kernel(bound.prior.kernel, rows.X.numpy(), values=read.values)
-        K, m = covariances.covariance(lower=True), self._means(rows)
-        found = ExactBound(K, m, sites, self._expect(rows))
-        by_K, by_m, by_likelihood = found.gradients()
-        parts = zip(covariances.parameters, covariances.gradient(by_K, lower=True), strict=True)
-        of_kernel, by_kernel = read.with_priors(bound.of_kernel, parts)
-        inputs = rows.X, rows.means, tf.constant(by_m)
-        of_others, gradients = self._graphs(bound.gradients_of_means, *inputs)
-        by_others = [each.numpy() for each in gradients]
-        for i, by in enumerate(reversed(by_likelihood), start=2):  # the weights are the last
-            by_others[-i] = by_others[-i] + by
-        return found.value + of_kernel + float(of_others), [*by_kernel, *by_others]
+    def value_and_gradients(self, rows: Rows, sites: Sites) -> ValueAndGradients:
+        """Return the bound and its gradients in closed form, but for those of m_P."""
+        bound, expect, X = self._bound, self._expect(rows), rows.X.numpy()
+        means = _Means(bound, rows, self._graphs)
+
+        def evaluate(at: ValuesById) -> tuple[Any, Sequence[Any]]:
+            read = self._kernel.read(at)
+            covariances = numpy_kernel(bound.prior.kernel, X, values=read.values)
+            found = ExactBound(covariances.covariance(lower=True), means.at(at), sites, expect)
+            by_K, by_m, by_likelihood = found.gradients()
+            parts = zip(covariances.parameters, covariances.gradient(by_K, lower=True), strict=True)
+            of_kernel, by_kernel = read.with_priors(bound.of_kernel, parts)
+            of_others, by_others = means.gradients(at, by_m)
+            for i, by in enumerate(reversed(by_likelihood), start=2):  # the weights are the last
+                by_others[-i] = by_others[-i] + by
+            return found.value + of_kernel + of_others, [*by_kernel, *by_others]
+
+        return evaluate
 
     def predict(self, rows: Rows, sites: Sites, new: Rows) -> MeanAndVariance:
         """Return mean and variance of f, by the inverse of K + S."""
@@ -233,6 +238,46 @@ def expected(
         return Expectation(float(value), by_mean.numpy(), by_variance.numpy(), by_parameters)
 
     return expect
+
+
+class _Means:
+    """m_P(X) = m(X) + Σ_c w_c F_c at rows, and derivatives in the weights and parameters of m.
+
+    Where m has no parameters, and the likelihood none, those in the roots of weights are
+
+        2√w_c (Σ_nj F_ncj ∂/∂m_nj - w_c/s²),
+
+    with s² the variance of their prior.
+    """
+
+    def __init__(self, bound: Bound, rows: Rows, graphs: Graphs) -> None:
+        self._bound, self._rows, self._graphs = bound, rows, graphs
+        self._roots, self._added = bound.roots.numpy(), np.asarray(rows.means)
+        if not bound.others:
+            self._own = np.asarray(bound.prior.mean_function(rows.X))
+
+    def at(self, values: ValuesById) -> AnyNDArray:
+        """Return the values: [N, J]."""
+        if self._bound.others:
+            assign_by_id(self._bound.variables[len(self._bound.of_kernel) :], values)
+            return np.asarray(self._graphs(self._bound.means, self._rows.X, self._rows.means))
+        weights = np.square(values.get(id(self._bound.roots), self._roots))
+        return self._own + np.sum(weights * self._added, axis=1)
+
+    def gradients(self, values: ValuesById, by_m: AnyNDArray) -> tuple[float, list[AnyNDArray]]:
+        """Return the log prior density of all parameters but the kernel's, and the derivatives.
+
+        :param by_m: those of the bound in m_P(X), [N, J].
+        """
+        if self._bound.others:
+            inputs = self._rows.X, self._rows.means, tf.constant(by_m)
+            log_prior, gradients = self._graphs(self._bound.gradients_of_means, *inputs)
+            return float(log_prior), [each.numpy() for each in gradients]
+        roots = values.get(id(self._bound.roots), self._roots)
+        scaled = np.square(roots) / SCALE_OF_WEIGHTS
+        by_weights = np.sum(self._added * by_m[:, None], axis=(0, 2))[:, None]
+        by_weights -= scaled / SCALE_OF_WEIGHTS
+        return -0.5 * float(np.sum(np.square(scaled))), [2.0 * roots * by_weights]
 
 
 class _NumpyCovariances:

@@ -110,13 +110,16 @@ def test_where_means_tell_all_labels_apart_their_weight_is_that_of_the_greatest_
     assert_close(np.ravel(fit.bound.weights), best.x, ITERATIVE)
 
 
-def _labels(rng, kernel, likelihood, *, step: int | None) -> tuple[SiteFit, Rows]:
+def _labels(
+    rng, kernel, likelihood, *, step: int | None, fits_mean: bool = True
+) -> tuple[SiteFit, Rows]:
     """A fit with a mean, and rows, each of which is an inducing point if there is no step."""
     X, labels = rng.normal(size=(20, 2)), rng.integers(3, size=(20, 1))
     J = 3 if isinstance(likelihood, gpflow.likelihoods.Softmax) else 1
     Y = labels if J == 3 else labels.astype(float)
-    prior = gvi.GaussianProcess(gpflow.functions.Constant(np.linspace(-1.0, 1.0, J)), kernel)
-    fit = SiteFit(prior, likelihood, 1)
+    mean_function = gpflow.functions.Constant(np.linspace(-1.0, 1.0, J))
+    gpflow.set_trainable(mean_function, fits_mean)
+    fit = SiteFit(gvi.GaussianProcess(mean_function, kernel), likelihood, 1)
     fit.start_weights(0.4)
     Z = None if step is None else X[::step]
     return fit, Rows(X, Y, rng.normal(size=(20, 1, J)), Z)
@@ -128,11 +131,16 @@ def _known() -> gpflow.kernels.Kernel:
 
 @pytest.mark.parametrize("step", [None, 3])
 @pytest.mark.parametrize(
-    "likelihood", [gpflow.likelihoods.StudentT(), gpflow.likelihoods.Softmax(3)]
+    ("likelihood", "fits_mean"),
+    [
+        (gpflow.likelihoods.StudentT(), True),
+        (gpflow.likelihoods.Softmax(3), True),
+        (gpflow.likelihoods.Softmax(3), False),
+    ],
 )
-def test_derivatives_by_numpy_are_those_by_a_tape(likelihood, step, rng):
+def test_derivatives_by_numpy_are_those_by_a_tape(likelihood, fits_mean, step, rng):
     """Also those of a trainable mean function, of the likelihood, and of the weights."""
-    fit, rows = _labels(rng, _known(), likelihood, step=step)
+    fit, rows = _labels(rng, _known(), likelihood, step=step, fits_mean=fits_mean)
     compared = []
     # The K_ZZ of a tape has jitter, and without inducing points NumPy has none.
     tolerance = ITERATIVE if step is None else ROUNDING
