@@ -36,8 +36,8 @@ Expect = Callable[[AnyNDArray, AnyNDArray], Expectation]
 class Given(NamedTuple):
     """P given the sites of one output; NaN where K + S has no factor."""
 
-    inverse: AnyNDArray
-    """(K + S)⁻¹: [N, N]."""
+    root: AnyNDArray
+    """H, an upper triangle with H Hᵀ = (K + S)⁻¹: [N, N]."""
     alpha: AnyNDArray
     """[N]."""
     log_determinant: float
@@ -54,10 +54,16 @@ class Given(NamedTuple):
             nothing = np.full_like(K, np.nan)
             return cls(nothing, nothing[0], np.nan)
         log_determinant = 2.0 * float(np.sum(np.log(np.diagonal(factor))))
-        half, _ = lapack.dpotri(factor, lower=0, overwrite_c=1)
+        root, _ = lapack.dtrtri(factor, lower=0, overwrite_c=1)
+        return cls(root, root @ (residual @ root), log_determinant)
+
+    @property
+    def inverse(self) -> AnyNDArray:
+        """(K + S)⁻¹: [N, N]."""
+        half, _ = lapack.dlauum(self.root, lower=0)
         inverse = half + half.T
         np.einsum("nn->n", inverse)[:] *= 0.5
-        return cls(inverse, inverse @ residual, log_determinant)
+        return inverse
 
 
 def given_sites(K: AnyNDArray, m: AnyNDArray, sites: Sites) -> Iterator[Given]:
@@ -78,7 +84,7 @@ def predictions(
     mean, variance = m.copy(), np.empty_like(m)
     for j, each in enumerate(given):
         mean[:, j] += Kx.T @ each.alpha
-        variance[:, j] = k - np.einsum("nb,nb->b", Kx, each.inverse @ Kx)
+        variance[:, j] = k - np.sum(np.square(each.root.T @ Kx), axis=0)
     return mean, np.maximum(variance, MIN_VARIANCE)
 
 
@@ -98,7 +104,8 @@ class ExactBound:
         alpha, v = np.empty_like(m), np.empty_like(m)
         for j, given in enumerate(given_sites(K, m, sites)):
             alpha[:, j] = given.alpha
-            v[:, j] = s2[:, j] - np.square(s2[:, j]) * np.diagonal(given.inverse)
+            of_inverse = np.einsum("nm,nm->n", given.root, given.root)
+            v[:, j] = s2[:, j] - np.square(s2[:, j]) * of_inverse
             log_determinants += given.log_determinant
             self._given += [given] * keeps
         v = np.maximum(v, MIN_VARIANCE)
@@ -122,8 +129,8 @@ class ExactBound:
         _, g, h, by_parameters = self._expected
         by_K: AnyNDArray = np.zeros([len(g), len(g)])
         by_m = np.empty_like(g)
-        for j, (P, alpha, _) in enumerate(self._given):
-            s2 = self._variance[:, j]
+        for j, given in enumerate(self._given):
+            P, alpha, s2 = given.inverse, given.alpha, self._variance[:, j]
             c = 0.5 * alpha + P @ (s2 * (g[:, j] - alpha))
             by_m[:, j] = c + 0.5 * alpha
             outer = np.outer(c, alpha)

@@ -54,6 +54,8 @@ class Bound:
             *(each.unconstrained_variable for each in (*self.of_kernel, *self.others)),
             roots,
         ]
+        self.beside_kernel = self.variables[len(self.of_kernel) :]
+        """The variables of the mean function, the likelihood and the weights."""
 
     @property
     def weights(self) -> tf.Tensor:
@@ -103,19 +105,18 @@ class Bound:
         self, at: Covariances, rows: Rows, sites: Sites
     ) -> tuple[tf.Tensor, Covariances, list[tf.Tensor]]:
         """Return the bound, its gradients in covariances, and those in the other variables."""
-        others = self.variables[len(self.of_kernel) :]
+        sources = at, self.beside_kernel
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([*at, *others])
+            tape.watch(sources)
             bound = self.step(self.rows(at, rows), sites).bound + self.log_prior_of_others()
-        return bound, *tape.gradient(bound, (at, others), unconnected_gradients="zero")
+        return bound, *tape.gradient(bound, sources, unconnected_gradients="zero")
 
     def gradients_of_means(
         self, X: TensorType, means: TensorType, by_m: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return the log prior of others, and gradients of it and, by m_P(X), of the bound."""
-        others = self.variables[len(self.of_kernel) :]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(others)
+            tape.watch(self.beside_kernel)
             log_prior = self.log_prior_of_others()
             total = log_prior + tf.reduce_sum(by_m * self.means(X, means))
-        return log_prior, tape.gradient(total, others, unconnected_gradients="zero")
+        return log_prior, tape.gradient(total, self.beside_kernel, unconnected_gradients="zero")

@@ -137,7 +137,7 @@ class WithPoints:
             return self._graphs(bound.gradients, rows, sites)
 
         def by_covariances(at: ValuesById) -> tuple[Any, Sequence[Any]]:
-            assign_by_id(bound.variables[len(bound.of_kernel) :], at)
+            assign_by_id(bound.beside_kernel, at)
             read = self._kernel.read(at)
             known = _NumpyCovariances(bound.prior.kernel, rows, read.values)
             value, by_at, by_others = self._graphs(
@@ -179,6 +179,8 @@ class AtEachRow:
         means = _Means(bound, rows, self._graphs)
 
         def evaluate(at: ValuesById) -> tuple[Any, Sequence[Any]]:
+            if bound.others:  # which graphs of m_P and the likelihood read
+                assign_by_id(bound.beside_kernel, at)
             read = self._kernel.read(at)
             covariances = numpy_kernel(bound.prior.kernel, X, values=read.values)
             found = ExactBound(covariances.covariance(lower=True), means.at(at), sites, expect)
@@ -257,9 +259,8 @@ class _Means:
             self._own = np.asarray(bound.prior.mean_function(rows.X))
 
     def at(self, values: ValuesById) -> AnyNDArray:
-        """Return the values: [N, J]."""
+        """Return m_P(X), by its variables where m or the likelihood has parameters: [N, J]."""
         if self._bound.others:
-            assign_by_id(self._bound.variables[len(self._bound.of_kernel) :], values)
             return np.asarray(self._graphs(self._bound.means, self._rows.X, self._rows.means))
         weights = np.square(values.get(id(self._bound.roots), self._roots))
         return self._own + np.sum(weights * self._added, axis=1)

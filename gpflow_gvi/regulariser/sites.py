@@ -162,10 +162,11 @@ def _at_rows(
 def _natural(sites: Sites) -> AnyNDArray:
     """Return the natural parameters ỹ / s² and 1 / s²: [2, N, J]."""
     Y, variance = map(np.asarray, sites)
-    return np.stack([Y, np.ones_like(Y)]) / variance
+    precision = 1.0 / variance
+    return np.stack([Y * precision, precision])
 
 
-def _proposed(history: Sequence[tuple[AnyNDArray, AnyNDArray]], rate: float) -> Sites:
+def _proposed(history: Sequence[AnyNDArray], rate: float) -> Sites:
     """Return the sites to try after some, given what an update makes of each.
 
     Updates g of natural parameters x are extrapolated (Anderson 1965, "Iterative procedures for
@@ -175,9 +176,10 @@ def _proposed(history: Sequence[tuple[AnyNDArray, AnyNDArray]], rate: float) -> 
 
     Under a softmax, updates alone overshoot by turns, as they take its columns for independent.
 
+    :param history: natural parameters and their updates, [2, 2, N, J] each.
     :param rate: how far to go towards the update of the only sites, where there is one.
     """
-    x, g = map(np.stack, zip(*history, strict=True))
+    x, g = np.stack(history, axis=1)
     before, after = x[-1], g[-1]
     if len(history) == 1:
         after = (1.0 - rate) * before + rate * after
@@ -187,7 +189,7 @@ def _proposed(history: Sequence[tuple[AnyNDArray, AnyNDArray]], rate: float) -> 
         gamma = np.linalg.lstsq(differences.T, r[-1].ravel(), rcond=None)[0]
         after = after - np.tensordot(gamma, np.diff(g, axis=0), axes=1)
     precision = np.maximum(after[1], 0.1 * before[1])  # which extrapolation may take below zero
-    return Sites(*map(tf.constant, (after[0] / precision, 1.0 / precision)))
+    return Sites(after[0] / precision, 1.0 / precision)
 
 
 def first_sites(m: tf.Tensor) -> Sites:
@@ -211,21 +213,26 @@ def converged(take_step: Callable[[Sites], Step], sites: Sites) -> tuple[Sites, 
             f"The bound of the log evidence is {float(at_best.bound)} at the start, or its "
             "derivatives are not finite. Check Y and the parameters of the likelihood."
         )
-    history: collections.deque[Any] = collections.deque(maxlen=NUM_EXTRAPOLATED)
+    history: collections.deque[AnyNDArray] = collections.deque(maxlen=NUM_EXTRAPOLATED)
+    history.append(_with_update(best, at_best))
     for _ in range(MAX_UPDATES):
-        if not history or history[-1][0] is not best:
-            history.append((best, at_best.updated))
-        tried = _proposed([tuple(map(_natural, pair)) for pair in history], rate)
+        tried = _proposed(history, rate)
         at_tried = take_step(tried)
         gain = float(at_tried.bound - at_best.bound)
         if not gain >= 0.0:  # a full step may be too long; and NaN is no gain
             rate *= 0.5
-            history.clear()
+            history = collections.deque([history[-1]], NUM_EXTRAPOLATED)
         else:
             best, at_best, rate = tried, at_tried, min(1.0, 2.0 * rate)
+            history.append(_with_update(best, at_best))
         if abs(gain) < TOLERANCE * len(sites.Y):
             break
     return best, float(at_best.bound)
+
+
+def _with_update(sites: Sites, at: Step) -> AnyNDArray:
+    """Return the natural parameters of sites, and of their update: [2, 2, N, J]."""
+    return np.stack([_natural(sites), _natural(at.updated)])
 
 
 def _is_finite(at: Step) -> bool:
