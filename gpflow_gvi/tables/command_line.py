@@ -28,6 +28,7 @@ def add_learn(commands: Commands) -> None:
     add("--task", choices=("regression", "classification"), help="by default it is recognised")
     names = "auto, none, hist_gradient_boosting, random_forest, extra_trees or ridge"
     add("--predictor", default="auto", help=f"what to learn around: {names}")
+    add("--loss", choices=("robust",), help="find outliers of the target, and learn without them")
     add("--effort", choices=("fast", "default", "best"), default="default")
     add("--held-out", type=float, metavar="PART", help="of the rows, to score with; by default 0.2")
     add("--split", choices=("random", "time"), help="hold out rows at random, or the last by date")
@@ -66,7 +67,8 @@ def _learn(options: argparse.Namespace) -> int:
         from .learn import learn_prepared
         from .model_page import write_page
     with progress.spoken(1, sys.stderr):
-        outcome = learn_prepared(prepared, effort=options.effort, seed=options.seed)
+        chosen = {each: vars(options)[each] for each in ("effort", "seed", "loss")}
+        outcome = learn_prepared(prepared, **chosen)
         progress.now(f"writing {output}")
         outcome.model.save(output, overwrite=options.overwrite)
         write_page(outcome, path, output / "report.html")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from gpflow.base import AnyNDArray
@@ -65,6 +65,7 @@ def learn_table(
     *,
     effort: Effort = "default",
     seed: int = 0,
+    loss: Literal["robust"] | None = None,
     **options: Any,
 ) -> Outcome:
     """Learn to predict one column of a table from the others.
@@ -72,6 +73,7 @@ def learn_table(
     :param target: the column; rows without it are left out.
     :param effort: as of `learn`.
     :param seed: the seed of everything held out, and of `learn`.
+    :param loss: "robust" to find outliers of a target of numbers, and to learn without them.
     :param options: `predictor`, the name of a `Predictor`, for regression; `task`,
         "regression" or "classification", recognised if not given; `held_out`,
         the part of the rows to score with and not to learn from, 0 for none, by default a fifth, or
@@ -79,17 +81,24 @@ def learn_table(
         default where a column is of dates; `drop`, columns to leave out; `keep`, columns to learn
         from although they seem to number the rows.
     """
-    return learn_prepared(prepare(Path(path), target, **options), effort=effort, seed=seed)
+    prepared = prepare(Path(path), target, **options)
+    return learn_prepared(prepared, effort=effort, seed=seed, loss=loss)
 
 
-def learn_prepared(prepared: Prepared, *, effort: Effort = "default", seed: int = 0) -> Outcome:
+def learn_prepared(
+    prepared: Prepared,
+    *,
+    effort: Effort = "default",
+    seed: int = 0,
+    loss: Literal["robust"] | None = None,
+) -> Outcome:
     """Learn from a table that `prepare` has read; the parameters are those of `learn_table`."""
     predictor = _PREDICTORS[prepared.predictor](seed)
     table, y, task, columns = prepared.table, prepared.y, prepared.task, prepared.columns
     typed = columns.typed(table)
     fitting, unseen = _split(prepared, typed, seed)
     kind = GVIRegressor if task == "regression" else GVIClassifier
-    estimator: Any = kind(predictor=predictor, effort=effort, random_state=seed)
+    estimator: Any = kind(predictor=predictor, loss=loss, effort=effort, random_state=seed)
     typed = typed.iloc[fitting]
     encoder = Encoder.of(typed, columns)
     estimator.fit(encoder.transform(typed), y[fitting])

@@ -153,14 +153,34 @@ def test_a_class_of_a_single_row_is_learned_from(tmp_path):
     assert 0.0 < np.mean(rare) < 0.1
 
 
-def test_effort_and_predictor_are_those_of_the_classifier(folder, written, monkeypatch):
+def test_effort_predictor_and_loss_are_those_of_the_estimator(folder, written, monkeypatch):
     def stop(estimator, X, y):
-        raise StopIteration(estimator.effort, estimator.predictor)
+        raise StopIteration(estimator.effort, estimator.predictor, estimator.loss)
 
-    monkeypatch.setattr(gvi.GVIClassifier, "fit", stop)
+    for kind in (gvi.GVIClassifier, gvi.GVIRegressor):
+        monkeypatch.setattr(kind, "fit", stop)
     options = {"predictor": "none", "effort": "best", "held_out": 0.0}
-    with pytest.raises(StopIteration, match=r"\('best', None\)"):
+    with pytest.raises(StopIteration, match=r"\('best', None, None\)"):
         learn_table(folder / "data.csv", "old", **options)
+    with pytest.raises(StopIteration, match=r"\('best', None, 'robust'\)"):
+        learn_table(folder / "data.csv", "y", loss="robust", **options)
+
+
+@pytest.mark.slow
+def test_outliers_of_a_target_are_learned_without(tmp_path, rng, capsys):
+    x = rng.uniform(0.0, 10.0, 60)
+    table = pd.DataFrame({"x": x, "y": 3.0 * x + rng.normal(size=60)})
+    table.loc[[4, 20, 41], "y"] += [30.0, -40.0, 25.0]
+    table.to_csv(tmp_path / "data.csv", index=False)
+    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--effort", "fast"]
+    model = tmp_path / "model"
+    assert main([*command, "--loss", "robust", "--held-out", "0", "--output", str(model)]) == 0
+    assert re.search(r"outliers +[3-5] rows, left out", capsys.readouterr().out)
+    found = gvi.load(model)
+    assert {4, 20, 41} <= set(found.learned_.outliers.rows)
+    predicted = found.predict(pd.DataFrame({"x": [5.0]}))
+    assert_estimates(predicted["y_mean"], [15.0], predicted["y_sd"])
+    assert float(predicted["y_sd"].iloc[0]) < 1.5
 
 
 @pytest.mark.parametrize(
