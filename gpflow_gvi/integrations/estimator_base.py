@@ -188,7 +188,7 @@ def naming(names: str) -> Iterator[None]:
         yield
     except NotFittedError:
         raise
-    except Exception as error:
+    except Exception as error:  # of any kind, as other libraries check strange data
         if type(error) in (TypeError, ValueError) and re.search(r"(?<!')\b[Xy]\b", str(error)):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
