@@ -21,7 +21,7 @@ from ..integrations.sklearn import GVIClassifier, GVIRegressor
 from ..learning import Effort, left_out_together, with_names
 from .encoding import Encoder
 from .model import TableModel
-from .prepare import Predictor, Prepared, Task, prepare
+from .prepare import Predictor, Prepared, Task, last_rows, prepare
 from .scores import Scores
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def _split(prepared: Prepared, typed: pd.DataFrame, seed: int) -> tuple[AnyNDArr
     if not count:
         return rows, rows[:0]
     if prepared.by_time is not None:
-        fitting, unseen = _last(prepared, prepared.by_time, count)
+        is_last = last_rows(prepared.columns, prepared.table, prepared.by_time, count)
+        fitting, unseen = np.flatnonzero(~is_last), np.flatnonzero(is_last)
     else:
         groups = rows
         if typed.duplicated().any():
@@ -157,11 +158,3 @@ def _at_random(prepared: Prepared, groups: AnyNDArray, seed: int) -> tuple[AnyND
         return fitting, unseen
     is_unseen = np.isin(groups, groups[unseen])
     return rows[~is_unseen], rows[is_unseen]
-
-
-def _last(prepared: Prepared, name: str, count: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Return all rows but the last by a column of dates, and these; equal dates stay together."""
-    days = np.nan_to_num(prepared.columns.dates[name].days(prepared.table[name]), nan=-np.inf)
-    start = np.sort(days)[-count]
-    is_last = days >= start if np.any(days < start) else days > start
-    return np.flatnonzero(~is_last), np.flatnonzero(is_last)

@@ -102,23 +102,49 @@ def prepare(
     columns = Columns.of(table, drop=drop, keep=keep, is_day_first=form.is_day_first)
     if split == "time" and not columns.dates:
         raise ValueError("split is 'time', but no column is of dates. Leave it out.")
-    by_time = next(iter(columns.dates), None) if split != "random" else None
-    facts = _recognised(columns, known, y, task)
-    if by_time and held_out != 0.0:
-        facts["held out"] = f"the last rows by {by_time} (or pass --split random)"
-    progress.found(**facts)
-    _warn_of(columns, table)
     count = round((HELD_OUT if held_out is None else held_out) * len(y))
     if held_out and count < MIN_HELD_OUT:
         raise ValueError(
             f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
             "a target. Hold out more, or 0 to score with none."
         )
+    count = count if count >= MIN_HELD_OUT else 0
+    by_time = None if split == "random" else _column_of_time(columns, table, count, split)
+    facts = _recognised(columns, known, y, task)
+    if by_time and count:
+        facts["held out"] = f"the last rows by {by_time} (or pass --split random)"
+    progress.found(**facts)
+    _warn_of(columns, table)
     if task == "classification" and predictor not in ("auto", "none"):
         raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
-    count = count if count >= MIN_HELD_OUT else 0
     written = form._replace(names=tuple(columns.used))
     return Prepared(table, target, y, task, columns, written, count, by_time, predictor)
+
+
+def last_rows(columns: Columns, table: pd.DataFrame, name: str, count: int) -> AnyNDArray:
+    """Return a mask of about as many rows, the last by a column of dates: [N].
+
+    Rows of one date stay together; those without a date come first.
+    """
+    days = np.nan_to_num(columns.dates[name].days(table[name]), nan=-np.inf)
+    start = np.sort(days)[-count]
+    masks = days >= start, days > start
+    return min(masks, key=lambda mask: (mask.all() or not mask.any(), abs(mask.sum() - count)))
+
+
+def _column_of_time(
+    columns: Columns, table: pd.DataFrame, count: int, split: Split | None
+) -> str | None:
+    """Return the column of dates whose last rows are held out.
+
+    There is none by default where that leaves fewer rows to learn from than are held out, as where
+    all of a file was written at about the same time.
+    """
+    name = next(iter(columns.dates), None)
+    if name is None or split == "time" or not count:
+        return name
+    is_last = last_rows(columns, table, name, count)
+    return name if is_last.any() and 2 * is_last.sum() <= len(is_last) else None
 
 
 def _warn_of(columns: Columns, table: pd.DataFrame) -> None:

@@ -70,3 +70,23 @@ def test_all_rows_are_learned_from_if_none_are_held_out(table, tmp_path):
     _, (fitting, unseen) = _parts(table, "y", tmp_path, held_out=0.0)
     assert list(fitting) == list(range(N))
     assert len(unseen) == 0
+
+
+@pytest.mark.parametrize("sizes", [(40, 15, 5), (45, 15), (30, 10, 9, 11), (1,) * N])
+def test_the_last_dates_that_are_about_a_fifth_are_held_out(sizes, table, tmp_path):
+    day = pd.to_datetime("2020-01-01") + pd.to_timedelta(np.repeat(range(len(sizes)), sizes), "D")
+    prepared, (_, unseen) = _parts(table.assign(day=day).sample(frac=1.0), "y", tmp_path)
+    after = np.cumsum(sizes[::-1])[:-1]  # the rows on and after each day but the first
+    assert len(unseen) == min(after, key=lambda count: abs(count - N / 5))
+    days = pd.to_datetime(prepared.table["day"])
+    assert days.iloc[unseen].min() > days.drop(days.index[unseen]).max()
+
+
+def test_rows_of_about_one_date_are_held_out_at_random(table, tmp_path):
+    """As where a date says when the file was written."""
+    day = np.where(np.arange(N) < 3, "2020-01-01", "2020-01-02")
+    prepared, (fitting, unseen) = _parts(table.assign(day=day), "y", tmp_path)
+    assert prepared.by_time is None
+    assert (len(fitting), len(unseen)) == (48, 12)
+    _, (fitting, unseen) = _parts(table.assign(day=day), "y", tmp_path, split="time")
+    assert list(fitting) == [0, 1, 2]
