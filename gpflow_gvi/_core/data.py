@@ -173,7 +173,6 @@ def finite_rows(name: str, value: Any) -> AnyNDArray | tf.Tensor:
             bad = ~(np.abs(numbers) <= most)
             if bad.any():
                 raise _not_finite(name, numbers, bad, columns)
-    warn_of_unscaled_images(name, numbers)
     if is_array:
         return numbers
     return value if numbers is array else tf.cast(value, numbers.dtype)

@@ -15,7 +15,7 @@ from gpflow.base import AnyNDArray
 from gpflow.kernels import Kernel
 
 from .._core import checks, images
-from .._core.data import finite_rows
+from .._core.data import finite_rows, warn_of_unscaled_images
 from .._core.notices import logger
 from ..errors import short_repr
 from .pivots import greedy_rows, without_network
@@ -130,7 +130,9 @@ def uniform(X: Any, num_points: int, *, kernel: Kernel | None = None, seed: int 
 
 def _arguments(X: Any, num_points: int) -> tuple[AnyNDArray, int]:
     checks.count("num_points", num_points)
-    return np.asarray(finite_rows("X", X)), int(num_points)
+    rows = np.asarray(finite_rows("X", X))
+    warn_of_unscaled_images("X", rows)
+    return rows, int(num_points)
 
 
 def _distinct_rows(X: AnyNDArray, seed: int) -> AnyNDArray:

@@ -12,7 +12,7 @@ from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
 from .._core import checks, labels
-from .._core.data import Data, as_dataset
+from .._core.data import Data, as_dataset, warn_of_unscaled_images
 
 ALL = "all"
 """In place of the numbers of the rows of a batch, if it is all rows in their order."""
@@ -169,12 +169,9 @@ def as_batches(
     if isinstance(data, tf.data.Dataset):
         data = _converted(name, data, likelihood)
         return DatasetBatches(name, data, steps_per_epoch=steps_per_epoch)
-    return ArrayBatches(
-        Data.of(data, likelihood, name=name, names=(f"{name}'s X", f"{name}'s Y")),
-        batch_size=batch_size,
-        seed=seed,
-        steps_per_epoch=steps_per_epoch,
-    )
+    arrays = Data.of(data, likelihood, name=name, names=(f"{name}'s X", f"{name}'s Y"))
+    warn_of_unscaled_images(f"{name}'s X", np.asarray(arrays.X))
+    return ArrayBatches(arrays, batch_size=batch_size, seed=seed, steps_per_epoch=steps_per_epoch)
 
 
 def _converted(

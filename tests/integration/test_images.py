@@ -20,6 +20,7 @@ from gpflow_gvi.kernels.nngp import Conv2D, Dense, Flatten, ReLU
 from gpflow_gvi.mean_functions import Inducing, Network
 from gpflow_gvi.regulariser import pivots
 from gpflow_gvi.regulariser.inducing_points import greedy_variance, kmeans, uniform
+from gpflow_gvi.training.batches import as_batches
 from tests import catalogue
 from tests.tolerances import assert_close
 
@@ -174,6 +175,8 @@ def test_pixels_that_were_not_scaled_give_a_warning(columns, rng):
     for pixels in (X, X.astype(float)):
         with pytest.warns(NumericsWarning, match="/ 255"):
             uniform(pixels, 3)
+        with pytest.warns(NumericsWarning, match="data's X looks like images"):
+            as_batches("data", (pixels, np.zeros(9)), batch_size=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         uniform(X / 255.0, 3)

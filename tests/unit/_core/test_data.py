@@ -11,7 +11,13 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
-from gpflow_gvi._core.data import Data, inputs, largest, observations
+from gpflow_gvi._core.data import (
+    Data,
+    inputs,
+    largest,
+    observations,
+    warn_of_unscaled_images,
+)
 from gpflow_gvi.errors import NumericsWarning
 from tests.tolerances import assert_close
 
@@ -117,6 +123,6 @@ def test_tables_of_many_codes_are_no_images(rng):
     codes[:, 0] = rng.integers(90, 200, size=20)  # a pressure beside answers of yes and no
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        inputs("X", codes)
+        warn_of_unscaled_images("X", codes)
     with pytest.warns(NumericsWarning, match="images that were not scaled"):
-        inputs("X", rng.integers(0, 256, size=(1, 784)).astype(float))
+        warn_of_unscaled_images("X", rng.integers(0, 256, size=(1, 784)).astype(float))

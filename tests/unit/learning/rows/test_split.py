@@ -49,6 +49,12 @@ def test_columns_as_they_often_are_are_not_told_of(data, rng):
     Split.of((X, Y), SETTINGS)
 
 
+@pytest.mark.filterwarnings("error")
+def test_columns_that_pixels_might_be_have_units_of_their_own(data, rng):
+    pixels = rng.integers(0, 256, size=(N, 64)).astype(float)
+    Split.of((pixels, data[1]), SETTINGS).inputs.standard(pixels)
+
+
 @pytest.mark.parametrize("unit", [2.0**-600, 2.0**400])
 def test_units_of_x_do_not_matter(data, unit):
     X, Y = data
