@@ -41,6 +41,10 @@ SCALE_OF_ONE = 1.0
 function that varies within the distance of neighbours, and observations would be predicted as if
 they had none; of several features a function may vary along one as fast as that."""
 
+MIN_DIRECTION = 1e-6
+"""Columns whose difference is a smaller part of them differ by the rounding of what was written. A
+function of it would have slopes whose squares, in a covariance, leave nothing of the noise."""
+
 MAX_ROWS_OF_RELEVANCE = 1000
 """The relevance of features is estimated from not more rows than these."""
 
@@ -92,7 +96,7 @@ def variance_of_slopes(X: Array, Y: Array) -> float:
     Where columns almost agree and Y depends on their small difference it is large, which the
     evidence does not find from usual slopes: to these the difference is nothing.
     """
-    return float(np.mean(np.square(np.linalg.lstsq(X, Y, rcond=None)[0])))
+    return float(np.mean(np.square(np.linalg.lstsq(X, Y, rcond=MIN_DIRECTION)[0])))
 
 
 def _of_all(lengthscales: Any, D: int) -> SquaredExponential:

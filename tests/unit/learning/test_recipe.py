@@ -11,11 +11,13 @@ from sklearn.base import is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
+import gpflow_gvi as gvi
 from gpflow_gvi.kernels import AdditiveSpectralMixture, LogInputs
 from gpflow_gvi.learning.default_predictors import Classifiers, Regressors
 from gpflow_gvi.learning.recipe import Recipe
 from gpflow_gvi.learning.rows.scaling import Scaling
 from gpflow_gvi.learning.start import TrainingData
+from gpflow_gvi.learning.starts import variance_of_slopes
 from tests.tolerances import ITERATIVE, assert_close
 
 
@@ -109,6 +111,24 @@ def test_constant_columns_and_copies_do_not_change_what_is_tried(D, of_classes, 
         y = data.Y[:, 0]
         expected = plain.fit(data.X, y).predict(data.X)
         np.testing.assert_array_equal(same.fit(spoilt.X, y).predict(spoilt.X), expected)
+
+
+@pytest.mark.parametrize("difference", [1e-11, 1e-3])
+def test_columns_that_differ_by_rounding_have_the_slopes_of_copies(difference, rng):
+    X, Y = rng.normal(size=(50, 3)), rng.normal(size=(50, 1))
+    copied, other = X[:, [0, 1, 2, 0]], X[:, [0, 1, 2, 0]]
+    other[:, 3] += difference * rng.normal(size=50)
+    slopes, *_ = np.linalg.lstsq(copied if difference < 1e-6 else other, Y, rcond=None)
+    assert_close(variance_of_slopes(other, Y), np.mean(slopes**2), precision=np.float32)
+
+
+@pytest.mark.slow
+def test_labels_are_learned_from_columns_that_differ_by_rounding(rng):
+    X = rng.normal(size=(150, 4))
+    y = X[:, 0] + 0.5 * X[:, 1] + 0.3 * rng.normal(size=150) > 0.0
+    other = np.column_stack([X, X[:, 0] + 1e-11 * rng.normal(size=150)])
+    classifier = gvi.GVIClassifier(effort="fast", random_state=0).fit(other[:100], y[:100])
+    assert classifier.score(other[100:], y[100:]) > 0.8
 
 
 def test_of_a_single_feature_there_are_boosted_trees_alone(rng):
