@@ -58,9 +58,11 @@ class Columns(NamedTuple):
             given = {"is_dropped": name in drop, "is_kept": name in keep}
             found._add(str(name), column, is_day_first=is_day_first, **given)
         if not (found.numbers or found.categories or found.dates):
+            why = [f"{name!r} ({reason})" for name, reason in found.left_out.items()]
+            said = ", ".join(why) or "there is none beside the target"
             raise ValueError(
-                f"no column can be learned from: {found.left_out}. Give columns of numbers, or of "
-                "categories that repeat."
+                f"no column can be learned from: {said}. Give columns of numbers, or of categories "
+                "that repeat."
             )
         return found
 

@@ -298,8 +298,10 @@ def test_columns_that_say_nothing_are_left_out():
     assert columns.numbers == ["number"]
     assert set(columns.left_out) == {"empty", "same"}
     assert list(columns.dates) == ["day"]
-    with pytest.raises(ValueError, match="no column can be learned from"):
+    with pytest.raises(ValueError, match=r"no column can be learned from: 'empty' \(.*, 'same' \("):
         Columns.of(table[["empty", "same"]])
+    with pytest.raises(ValueError, match="from: there is none beside the target"):
+        Columns.of(table[[]])
 
 
 def test_a_value_or_none_is_a_column_as_a_category_and_as_a_number():
