@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+MAX_NAMED = 3
+"""As many columns are named at most; the others are counted."""
 
 MIN_ROWS = 7
 """Fewer numbers may well ascend or descend by chance; that of seven do is 2 / 7! < 0.0005."""
@@ -43,20 +47,32 @@ def suspicion(name: Any, values: Any) -> str | None:
     return None
 
 
+def named(suspects: Mapping[Any, str]) -> dict[str, str]:
+    """Return columns in words, as "column 'id'", by why they are suspected; from why, by column."""
+    found: dict[str, str] = {}
+    for why in dict.fromkeys(suspects.values()):
+        names = [repr(name) for name, reason in suspects.items() if reason == why]
+        what = "column " if len(names) == 1 else "columns "
+        others = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        found[why] = what + ", ".join(names[:MAX_NAMED]) + others
+    return found
+
+
 def warn(X: Any, stacklevel: int = 3) -> None:
     """Warn of columns of a data frame that may number or identify its rows."""
     if not hasattr(X, "columns") or not hasattr(X, "dtypes"):
         return
+    suspects: dict[Any, str] = {}
     for name in X.columns:
         values = np.asarray(X[name])
-        if values.ndim != 1 or values.dtype.kind not in "iuf":
-            continue
-        why = "it has no name" if is_unnamed(name) else suspicion(name, values)
-        if why:
-            warnings.warn(
-                f"X has the column {name!r}, which may number the rows or identify them ({why}): "
-                "what is learned from it does not carry over to new rows. Leave it out "
-                f"(X.drop(columns={name!r})) unless it is a quantity.",
-                UserWarning,
-                stacklevel=stacklevel,
-            )
+        if values.ndim == 1 and values.dtype.kind in "iuf":
+            why = "it has no name" if is_unnamed(name) else suspicion(name, values)
+            suspects |= {} if why is None else {name: why}
+    for why, columns in named(suspects).items():
+        warnings.warn(
+            f"X has the {columns}, which may number the rows or identify them ({why}): what is "
+            "learned from it does not carry over to new rows. Leave it out, by "
+            "X.drop(columns=...), unless it is a quantity.",
+            UserWarning,
+            stacklevel=stacklevel,
+        )

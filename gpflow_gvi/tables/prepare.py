@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from .._core import progress
+from .._core import progress, row_numbers
 from ..errors import short_repr
 from . import table_files
 from .columns import Columns, in_seconds, require_finite, slips
@@ -103,11 +103,6 @@ def prepare(
     if split == "time" and not columns.dates:
         raise ValueError("split is 'time', but no column is of dates. Leave it out.")
     count = round((HELD_OUT if held_out is None else held_out) * len(y))
-    if held_out and count < MIN_HELD_OUT:
-        raise ValueError(
-            f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
-            "a target. Hold out more, or 0 to score with none."
-        )
     count = count if count >= MIN_HELD_OUT else 0
     by_time = None if split == "random" else _column_of_time(columns, table, count, split)
     facts = _recognised(columns, known, y, task)
@@ -115,6 +110,11 @@ def prepare(
         facts["held out"] = f"the last rows by {by_time} (or pass --split random)"
     progress.found(**facts)
     _warn_of(columns, table)
+    if held_out and not count:
+        raise ValueError(
+            f"held-out is {held_out}, which is less than {MIN_HELD_OUT} of the {len(y)} rows with "
+            "a target. Hold out more, or 0 to score with none."
+        )
     if task == "classification" and predictor not in ("auto", "none"):
         raise ValueError(f"predictor {predictor} is for regression; {target!r} is of classes.")
     written = form._replace(names=tuple(columns.used))
@@ -150,9 +150,9 @@ def _column_of_time(
 def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
     """Warn of columns that mislead, or that have slips."""
     messages = [
-        f"column {name!r} may number the rows or identify them ({why}): what is learned from "
-        "it does not carry over to new rows. Drop it, or keep it by name if it is a quantity."
-        for name, why in columns.suspects.items()
+        f"{suspects} may number the rows or identify them ({why}): what is learned from it does "
+        "not carry over to new rows. Drop it, or keep it by name if it is a quantity."
+        for why, suspects in row_numbers.named(columns.suspects).items()
     ]
     messages += [
         slips(name, table[name][table[name].isin(texts)])

@@ -37,6 +37,7 @@ class Scaling(NamedTuple):
 
         NaN, which stands for what is missing, is left out.
         """
+        values = np.asfortranarray(values)  # so that a column is summed whatever stands beside it
         # A power of two changes no digit, and squares of parts of the largest number are numbers.
         unit = np.ldexp(1.0, np.frexp(np.nanmax(np.abs(values), axis=0))[1]).astype(values.dtype)
         return cls.of_moments(np.nanmean(values, axis=0), np.nanstd(values / unit, axis=0) * unit)

@@ -109,6 +109,18 @@ def test_a_data_frame_with_them_is_warned_of(fit, name, rng):
     assert said[0].filename == __file__
 
 
+def test_several_columns_are_said_at_once(rng, tmp_path):
+    names = ["a", "b", "c", "d", "e"]
+    table = _table(rng).assign(**{name: range(N) for name in names}, row_id=rng.integers(0, 5, N))
+    table.to_csv(tmp_path / "data.csv", index=False)
+    with pytest.warns(UserWarning, match="may number the rows") as said:
+        prepare(tmp_path / "data.csv", "y")
+    assert [str(each.message).partition(" may")[0] for each in said] == [
+        "columns 'a', 'b', 'c' and 2 more",
+        "column 'row_id'",
+    ]
+
+
 @pytest.mark.parametrize("what", ["drop", "keep"])
 def test_the_target_is_no_column_to_drop_or_keep(what, rng, tmp_path):
     _table(rng).to_csv(tmp_path / "data.csv", index=False)

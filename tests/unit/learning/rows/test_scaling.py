@@ -22,6 +22,14 @@ def test_is_that_of_scikit_learn(values):
     assert_close(Scaling.of(values).standard(values), expected)
 
 
+def test_the_units_of_a_column_do_not_depend_on_what_stands_beside_it(values):
+    """To the last digit, so that columns which say nothing change nothing."""
+    alone = [Scaling.of(column[:, None]) for column in values.T]
+    for name in ("shift", "scale"):
+        found = getattr(Scaling.of(values), name)
+        np.testing.assert_array_equal(found, [getattr(each, name)[0] for each in alone])
+
+
 def test_a_constant_column_becomes_zero(values):
     assert_close(Scaling.of(values).standard(values)[:, 1], 0.0, scale=1.0)
 
