@@ -48,7 +48,10 @@ def suspicion(name: Any, values: Any) -> str | None:
 
 
 def named(suspects: Mapping[Any, str]) -> dict[str, str]:
-    """Return columns in words, as "column 'id'", by why they are suspected; from why, by column."""
+    """Return the columns that are suspected for each reason in words, as "column 'id'".
+
+    :param suspects: the reason for each column.
+    """
     found: dict[str, str] = {}
     for why in dict.fromkeys(suspects.values()):
         names = [repr(name) for name, reason in suspects.items() if reason == why]
