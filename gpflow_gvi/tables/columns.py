@@ -109,6 +109,11 @@ class Columns(NamedTuple):
                 self.suspects[name] = why
 
     @property
+    def named_suspects(self) -> dict[str, str]:
+        """The columns that may number the rows for each reason, in words."""
+        return row_numbers.named(self.suspects)
+
+    @property
     def used(self) -> list[str]:
         """The names of the columns that are used."""
         return [*self.numbers, *self.dates, *self.categories]

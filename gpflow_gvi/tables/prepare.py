@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from .._core import progress, row_numbers
+from .._core import progress
 from ..errors import short_repr
 from . import table_files
 from .columns import Columns, in_seconds, require_finite, slips
@@ -152,7 +152,7 @@ def _warn_of(columns: Columns, table: pd.DataFrame) -> None:
     messages = [
         f"{suspects} may number the rows or identify them ({why}): what is learned from it does "
         "not carry over to new rows. Drop it, or keep it by name if it is a quantity."
-        for why, suspects in row_numbers.named(columns.suspects).items()
+        for why, suspects in columns.named_suspects.items()
     ]
     messages += [
         slips(name, table[name][table[name].isin(texts)])
