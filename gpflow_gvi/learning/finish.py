@@ -7,7 +7,8 @@ import functools
 from typing import Any
 
 import numpy as np
-from gpflow.base import RegressionData, TensorType
+from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.likelihoods import Likelihood
 
 from .._core import outputs, progress
 from .._core.data import Data
@@ -32,7 +33,7 @@ from .row_facts import left_out_together
 from .rows import targets
 from .rows.split import Rows, Split
 from .rows.streams import Stream
-from .score import Calibration, Predictions, score
+from .score import Calibration, Predictions, constant_nll, score, warn_of_useless
 from .settings import Settings
 from .start import Start, TrainingData
 
@@ -160,8 +161,9 @@ class Finish:
             tempered = temper(model, validation)
             if self._may_have_tails(model):
                 tempered = _with_tails(model, validation)
-            of_each = (_log_densities(each, validation) for each in (model, tempered))
-            self._tell_scores(*(-float(np.mean(each)) for each in of_each))
+            before, after = (_log_densities(each, validation) for each in (model, tempered))
+            self._tell_scores(-float(np.mean(before)), -float(np.mean(after)))
+            self._warn_of_useless(after, model.likelihood, validation)
             return tempered
         if self.settings.trains_q:
             return model
@@ -209,9 +211,22 @@ class Finish:
 
     def _tell_scores(self, before: float, after: float) -> None:
         """Say what tempering has gained, as negative log densities in original units."""
+        shift = self._shift
+        progress.found(nll_before=shift + before, nll_after=shift + after)
+
+    def _warn_of_useless(
+        self, log_densities: AnyNDArray, likelihood: Likelihood, held_out: RegressionData
+    ) -> None:
+        """Warn where held-out rows are predicted worse than by what they have in common."""
+        _, Y = Data.of(held_out, likelihood)
+        of_constant = constant_nll(likelihood, Y, np.full(Y.shape, np.inf))
+        warn_of_useless(log_densities, of_constant, self._shift)
+
+    @property
+    def _shift(self) -> float:
+        """What negative log densities are larger by in original units."""
         _, Y = self.split.standard(self.split.train)
-        units = -float(np.mean(self.split.outputs.log_derivative(Y)))
-        progress.found(nll_before=units + before, nll_after=units + after)
+        return -float(np.mean(self.split.outputs.log_derivative(Y)))
 
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before.

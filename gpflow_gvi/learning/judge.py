@@ -22,7 +22,7 @@ from ..regulariser.fit import Regulariser
 from .candidates import Fits, Fitted, best_of, near_best, regulariser, title
 from .pool import log_density, pooled
 from .row_facts import folds_of
-from .score import MAX_FACTOR, Predictions, Score, constant_nll, score
+from .score import MAX_FACTOR, Predictions, Score, constant_nll, score, warn_of_useless
 from .search import floor, forget_grid, in_full, search
 from .summary import UNSEEN
 
@@ -183,15 +183,8 @@ def _tell(
     of_constant = constant_nll(fits.likelihood, fits.observed, fits.spacing)
     of_constant -= float(np.mean(fits.log_derivative))
     progress.found(promised=promised, of_constant=of_constant)
-    standard_error = float(np.std(weights @ log_densities)) / np.sqrt(log_densities.shape[1])
-    if warns and promised - of_constant > max(0.1, 2.0 * standard_error):
-        warnings.warn(
-            f"rows that were left out are predicted worse than without any inputs: the negative "
-            f"log density is {promised:.3g}, that of a constant {of_constant:.3g}. "
-            "Predictions are not to be relied on: check the rows, or leave out what was chosen.",
-            NumericsWarning,
-            stacklevel=2,
-        )
+    if warns:
+        warn_of_useless(weights @ log_densities, of_constant)
 
 
 def _warn_of_factor(best: Score, unseen: Predictions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy import stats
 
 from ..calibration.tails import expected_factor, scale_and_degrees_of_freedom
 from ..calibration.tempering import factors
+from ..errors import NumericsWarning
 from ..likelihoods import are_labels, is_gaussian
 from ..losses import Marginals
 from ..regulariser.expectations import log_predictive_densities
@@ -233,3 +235,22 @@ def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> 
     predictions = Predictions((Y - left)[None], variance, Y)
     known = Calibration(np.ones(Y.shape[1]), None)
     return -float(np.mean(known.log_densities(predictions, spacing)))
+
+
+def warn_of_useless(log_densities: AnyNDArray, of_constant: float, shift: float = 0.0) -> None:
+    """Warn where rows that were left out are predicted worse than by a constant.
+
+    :param log_densities: that of each row, [N].
+    :param of_constant: the negative log density by what the rows have in common, in their units.
+    :param shift: what both are shifted by in original units.
+    """
+    found = -float(np.mean(log_densities))
+    standard_error = float(np.std(log_densities)) / np.sqrt(len(log_densities))
+    if found - of_constant > max(0.1, 2.0 * standard_error):
+        warnings.warn(
+            f"rows that were left out are predicted worse than without any inputs: the negative "
+            f"log density is {found + shift:.3g}, that of a constant {of_constant + shift:.3g}. "
+            "Predictions are not to be relied on: check the rows, or leave out what was chosen.",
+            NumericsWarning,
+            stacklevel=2,
+        )

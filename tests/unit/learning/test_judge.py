@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import gpflow
 import numpy as np
 import pytest
@@ -237,6 +239,45 @@ def test_a_warning_tells_that_a_kernel_is_worse_than_nothing(rng):
         gpflow.set_trainable(part, False)
     with pytest.warns(gvi.errors.NumericsWarning, match="predicted worse than without any inputs"):
         gvi.learn((X, rng.normal(size=(60, 1))), kernel=kernel, likelihood=noise)
+
+
+def test_a_warning_tells_that_a_trained_q_is_worse_than_nothing(rng):
+    """The mean of the prior, which the caller wants for Q, does not know how frequent classes are.
+
+    The reference is the entropy of their frequencies.
+    """
+    X, labels = rng.uniform(size=(200, 1)), np.repeat(["a", "b", "c"], [160, 20, 20])
+    rng.shuffle(labels)
+    kernel = gpflow.kernels.SquaredExponential()
+    asked = {"mean": "regulariser", "regulariser": "prior", "epochs": 1, "kernel": kernel}
+    held_out = X[100:], labels[100:]
+    with pytest.warns(gvi.errors.NumericsWarning, match="than without any inputs") as caught:
+        gvi.learn((X[:100], labels[:100]), validation_data=held_out, **asked)
+    _, counts = np.unique(labels[100:], return_counts=True)
+    (message,) = (str(each.message) for each in caught if "without any" in str(each.message))
+    found, of_constant = map(float, re.findall(r"(?:is|constant) (\d+\.\d+)", message))
+    assert abs(of_constant - scipy.stats.entropy(counts / 100.0)) < 0.03
+    assert found > of_constant + 0.1
+
+
+def test_that_warning_is_in_original_units(rng):
+    """A line goes on where the function has turned; the reference is the entropy of normal Y."""
+    X = rng.uniform(0.0, 1.0, size=(60, 1))
+    X_held_out = rng.uniform(-5.0, -4.0, size=(200, 1))
+    scales = np.array([20.0, 3.0])
+
+    def observed(x):
+        return scales * (np.abs(x) + 0.1 * rng.normal(size=(len(x), 2)))
+
+    held_out = X_held_out, observed(X_held_out)
+    asked = {"mean": "inducing", "epochs": 1, "kernel": gpflow.kernels.Linear()}
+    with pytest.warns(gvi.errors.NumericsWarning, match="than without any inputs") as caught:
+        gvi.learn((X, observed(X)), validation_data=held_out, **asked)
+    (message,) = (str(each.message) for each in caught if "without any" in str(each.message))
+    found, of_constant = map(float, re.findall(r"(?:is|constant) (\d+\.\d+)", message))
+    expected = np.sum(scipy.stats.norm.entropy(scale=np.std(held_out[1], axis=0)))
+    assert abs(of_constant - expected) < 0.05
+    assert found > of_constant + 1.0
 
 
 def test_rows_held_out_are_not_told_by_the_sum_of_all(rng):
