@@ -326,7 +326,7 @@ def _metrics(experiment: Experiment, fitted: Learned | Fitted, rows: Rows) -> di
     """Return metrics of rows, in original units; null for those that are not finite."""
     values = gvi.metrics.evaluate(fitted, rows)
     calibration = experiment.calibration
-    if isinstance(calibration, Conformal) and isinstance(fitted, Learned):
+    if isinstance(calibration, Conformal) and isinstance(fitted, Learned) and fitted.calibration:
         values |= _calibrated(fitted, *rows, calibration.coverage)
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 

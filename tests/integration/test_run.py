@@ -19,7 +19,7 @@ import yaml
 import gpflow_gvi as gvi
 from gpflow_gvi.__main__ import main
 from gpflow_gvi._core import progress
-from gpflow_gvi.experiments import read
+from gpflow_gvi.experiments import Experiment, read
 from gpflow_gvi.experiments import run as runs
 from gpflow_gvi.experiments.run import run
 from gpflow_gvi.learning import procedure
@@ -227,6 +227,27 @@ def test_labels_of_a_table_with_conformal_sets(tmp_path, rng, monkeypatch):
     with (tmp_path / "own.csv").open("a") as file:
         file.write("0.0,0.0,0\n")
     assert runs.name_of(read(config)) != before
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "softmax"])
+def test_rows_too_few_for_a_guarantee_have_metrics_without_it(likelihood, tmp_path, rng):
+    rows = np.column_stack([rng.normal(size=(24, 1)), np.repeat([0, 1, 2], 8)])
+    path = tmp_path / "own.csv"
+    np.savetxt(path, rows, delimiter=",", header="a,y", comments="")
+    experiment = Experiment.model_validate(
+        {
+            "data": {"kind": "table", "path": str(path), "inputs": ["a"], "outputs": ["y"]},
+            "split": {"kind": "random", "test": 0.3, "validation": 0.0},
+            "likelihood": likelihood,
+            "regulariser": {"kernel": "matern32"},
+            "calibration": "conformal",
+        }
+    )
+    with pytest.warns(gvi.errors.NumericsWarning, match="too few to hold out"):
+        folder = run(experiment, tmp_path / "runs", pictures=False)
+    metrics = json.loads((folder / "metrics.json").read_text())["test"]
+    assert np.isfinite(metrics["nll"])
+    assert not any(name.startswith("conformal") for name in metrics)
 
 
 def test_errors_are_one_line_for_the_user(tmp_path, monkeypatch, capsys):
