@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from gpflow.likelihoods import Likelihood
 
 from .._core import checks, labels
 from .._core.data import Data, as_dataset, warn_of_unscaled_images
+from ..errors import NumericsWarning
 
 ALL = "all"
 """In place of the numbers of the rows of a batch, if it is all rows in their order."""
@@ -88,6 +90,17 @@ class ArrayBatches:
         self.seed = None if self.in_pass == 1 else seed  # all rows at once have no order
         self._order = functools.lru_cache(maxsize=2)(self._shuffled)
         self._next = 0
+
+    def warn_of_other_number(self, num_data: Any) -> None:
+        """Warn of a model that is made for another number of rows."""
+        if int(num_data) != self.num_data:
+            warnings.warn(
+                f"data has {self.num_data} rows, but the model has num_data={int(num_data)}, with "
+                "which its objective is scaled. Pass num_data=len(X) to the model, or all of the "
+                "data to fit.",
+                NumericsWarning,
+                stacklevel=3,
+            )
 
     def from_epoch(self, number: int) -> tf.data.Dataset:
         """Go on from an epoch; return for Keras a Dataset without an end."""

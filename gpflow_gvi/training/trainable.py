@@ -20,7 +20,7 @@ from .._core.data import as_dataset, inputs
 from .._core.network_function import NetworkFunction, weights_of
 from .._core.network_graph import finalize
 from ..covariances.covariance import Covariance
-from ..errors import NumericsWarning, short_repr
+from ..errors import short_repr
 from .backup import assign_values, read_arrays, write_arrays
 from .batches import ArrayBatches, as_batches
 from .guard import LossTerms
@@ -155,7 +155,7 @@ class Trainable(Module, abc.ABC):
         )
         if isinstance(training, ArrayBatches):
             training.data.warn_of_missing_classes()
-            _warn_of_other_number(self.num_data, training.num_data)
+            training.warn_of_other_number(self.num_data)
         warn_of_default_kernel(getattr(self, "kernel", None))
         validation = None
         if validation_data is not None:
@@ -261,6 +261,18 @@ class Trainable(Module, abc.ABC):
     def optimizer(self) -> Any:
         """The optimiser that the model was compiled with; None before."""
         return None if self._compiled is None else self._compiled.trainer.optimizer
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether training ends with this epoch, which a callback says; `fit` starts with False."""
+        # Keras asks for it before it sets it.
+        return self._compiled is not None and vars(self._compiled.trainer).get(
+            "stop_training", False
+        )
+
+    @stop_training.setter
+    def stop_training(self, value: bool) -> None:
+        self._require_compiled("stop_training").stop_training = value
 
     def _require_compiled(self, caller: str) -> Trainer:
         if self._compiled is None:
@@ -382,15 +394,5 @@ def warn_of_default_kernel(kernel: Any) -> None:
         warnings.warn(
             f"All hyper-parameters of P's {type(kernel).__name__} are 1, where GPflow starts them, "
             "and P is not trained. Fit P by fit_regulariser((X, Y), kernel, M), or set them.",
-            stacklevel=3,
-        )
-
-
-def _warn_of_other_number(num_data: Any, given: int) -> None:
-    if int(num_data) != given:
-        warnings.warn(
-            f"data has {given} rows, but the model has num_data={int(num_data)}, with which its "
-            "objective is scaled. Pass num_data=len(X) to the model, or all of the data to fit.",
-            NumericsWarning,
             stacklevel=3,
         )

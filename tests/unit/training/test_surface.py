@@ -181,6 +181,19 @@ def test_metrics_stop_training_early(measured: gvi.models.PGVI) -> None:
     assert len(history.epoch) < 30
 
 
+def test_a_callback_stops_the_training_of_the_model_itself(measured: gvi.models.PGVI) -> None:
+    """As it stops one of Keras, for one fit: a callback by functions is not given the model."""
+
+    def third_is_the_last(epoch: int, logs: object) -> None:
+        measured.stop_training = epoch == 2
+
+    stop = keras.callbacks.LambdaCallback(on_epoch_end=third_is_the_last)
+    assert measured.fit(X, Y, epochs=5, callbacks=stop, verbose=0).epoch == [0, 1, 2]
+    assert measured.stop_training
+    assert measured.fit(X, Y, epochs=2, verbose=0).epoch == [0, 1]
+    assert not measured.stop_training
+
+
 @pytest.mark.slow
 def test_predictions_in_batches_of_any_size(capsys: pytest.CaptureFixture[str]) -> None:
     model = make()
