@@ -129,6 +129,7 @@ class GVI(Trainable, SVGP):
 
     # The objective.
 
+    @_unconverted
     def loss_terms(self, data: RegressionData) -> LossTerms:
         """Return the average loss and the divergence at the rows of the data."""
         X, Y = self._observed(data)
@@ -246,6 +247,7 @@ class GVI(Trainable, SVGP):
         with memoised(), inference():
             return self.variational.predict(self._rows(Xnew), full_cov, full_output_cov)
 
+    @_unconverted
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
@@ -255,6 +257,7 @@ class GVI(Trainable, SVGP):
             images.require_rows(X, self.variational)
         return super().predict_y(X, full_cov, full_output_cov)
 
+    @_unconverted
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import warnings
 from typing import Any
 
@@ -349,6 +350,28 @@ def test_gpflows_idioms_in_a_graph_converted_by_autograph() -> None:
     elbo, loss, samples = step(X[:5])
     assert_close([elbo, -loss], [model.elbo(data)] * 2)
     assert samples.shape == (3, 5, 1)
+
+
+def test_autograph_has_nothing_to_say_of_predictions(caplog: pytest.LogCaptureFixture) -> None:
+    """It could not convert the dispatch by a likelihood of a class that is new to it."""
+
+    class Own(gpflow.likelihoods.StudentT):
+        pass
+
+    model = make(likelihood=Own(scale=0.3))
+    data = (tf.constant(X), tf.constant(Y[:, :1]))
+    logger = logging.getLogger("tensorflow")
+    logger.addHandler(caplog.handler)
+    try:
+        found = tf.function(model.predict_y)(data[0])
+        density = tf.function(model.predict_log_density)(data)
+        loss = tf.function(model.loss_terms)(data).loss
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "AutoGraph" not in caplog.text
+    assert_close(np.array(found), np.array(model.predict_y(X)))
+    assert_close(density, model.predict_log_density(data))
+    assert_close(loss, model.loss_terms(data).loss)
 
 
 def test_a_natural_step_that_is_too_long_is_refused_and_changes_nothing(rng) -> None:

@@ -75,7 +75,9 @@ def test_all_rows_are_learned_from_if_none_are_held_out(table, tmp_path):
 @pytest.mark.parametrize("sizes", [(40, 15, 5), (45, 15), (30, 10, 9, 11), (1,) * N])
 def test_the_last_dates_that_are_about_a_fifth_are_held_out(sizes, table, tmp_path):
     day = pd.to_datetime("2020-01-01") + pd.to_timedelta(np.repeat(range(len(sizes)), sizes), "D")
-    prepared, (_, unseen) = _parts(table.assign(day=day).sample(frac=1.0, random_state=0), "y", tmp_path)
+    prepared, (_, unseen) = _parts(
+        table.assign(day=day).sample(frac=1.0, random_state=0), "y", tmp_path
+    )
     after = np.cumsum(sizes[::-1])[:-1]  # the rows on and after each day but the first
     assert len(unseen) == min(after, key=lambda count: abs(count - N / 5))
     days = pd.to_datetime(prepared.table["day"])
