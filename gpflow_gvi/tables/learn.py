@@ -96,6 +96,11 @@ def learn_prepared(
     predictor = _PREDICTORS[prepared.predictor](seed)
     table, y, task, columns = prepared.table, prepared.y, prepared.task, prepared.columns
     typed = columns.typed(table)
+    if loss is not None and task == "classification":
+        raise ValueError(
+            f"loss {loss} is for a target of numbers; {prepared.target!r} is of classes. Leave it "
+            "out."
+        )
     fitting, unseen = _split(prepared, typed, seed)
     kind = GVIRegressor if task == "regression" else GVIClassifier
     estimator: Any = kind(predictor=predictor, loss=loss, effort=effort, random_state=seed)

@@ -164,6 +164,8 @@ def test_effort_predictor_and_loss_are_those_of_the_estimator(folder, written, m
         learn_table(folder / "data.csv", "old", **options)
     with pytest.raises(StopIteration, match=r"\('best', None, 'robust'\)"):
         learn_table(folder / "data.csv", "y", loss="robust", **options)
+    with pytest.raises(ValueError, match="loss robust is for a target of numbers; 'old' is of"):
+        learn_table(folder / "data.csv", "old", loss="robust", **options)
 
 
 @pytest.mark.slow
