@@ -162,7 +162,8 @@ class Finish:
             if self._may_have_tails(model):
                 tempered = _with_tails(model, validation)
             before, after = (_log_densities(each, validation) for each in (model, tempered))
-            self._tell_scores(-float(np.mean(before)), -float(np.mean(after)))
+            nlls = [self._shift - float(np.mean(each)) for each in (before, after)]
+            progress.found(nll_before=nlls[0], nll_after=nlls[1])
             self._warn_of_useless(after, model.likelihood, validation)
             return tempered
         if self.settings.trains_q:
@@ -171,7 +172,8 @@ class Finish:
         if judged is None:
             return model
         progress.now(f"tempering with {judged.num_rows} rows that fits have not seen")
-        self._tell_scores(judged.nll_before, judged.nll_after)
+        nlls = [self._shift + each for each in (judged.nll_before, judged.nll_after)]
+        progress.found(nll_before=nlls[0], nll_after=nlls[1])
         tempered = tempered_by(model, judged.factor)
         if judged.df is None or not self._may_have_tails(tempered):
             return tempered
@@ -208,11 +210,6 @@ class Finish:
         noise = model.likelihood
         has_variance = is_gaussian(noise) and noise.variance is not None
         return has_variance and self.settings.regulariser.has_heavy_tails
-
-    def _tell_scores(self, before: float, after: float) -> None:
-        """Say what tempering has gained, as negative log densities in original units."""
-        shift = self._shift
-        progress.found(nll_before=shift + before, nll_after=shift + after)
 
     def _warn_of_useless(
         self, log_densities: AnyNDArray, likelihood: Likelihood, held_out: RegressionData
