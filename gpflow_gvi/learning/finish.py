@@ -159,7 +159,7 @@ class Finish:
         if validation is not None:
             progress.now(f"tempering with {len(validation[0])} held-out rows")
             tempered = temper(model, validation)
-            if self._may_have_tails(model):
+            if _may_have_tails(model, self.settings):
                 tempered = _with_tails(model, validation)
             before, after = (_log_densities(each, validation) for each in (model, tempered))
             nlls = [self._shift - float(np.mean(each)) for each in (before, after)]
@@ -175,7 +175,7 @@ class Finish:
         nlls = [self._shift + each for each in (judged.nll_before, judged.nll_after)]
         progress.found(nll_before=nlls[0], nll_after=nlls[1])
         tempered = tempered_by(model, judged.factor)
-        if judged.df is None or not self._may_have_tails(tempered):
+        if judged.df is None or not _may_have_tails(tempered, self.settings):
             return tempered
         return tails.with_df(tempered, judged.df)
 
@@ -205,11 +205,6 @@ class Finish:
             tails=self.settings.regulariser.has_heavy_tails,
             max_factor=MAX_FACTOR,
         ).judged
-
-    def _may_have_tails(self, model: GVI) -> bool:
-        noise = model.likelihood
-        has_variance = is_gaussian(noise) and noise.variance is not None
-        return has_variance and self.settings.regulariser.has_heavy_tails
 
     def _warn_of_useless(
         self, log_densities: AnyNDArray, likelihood: Likelihood, held_out: RegressionData
@@ -254,6 +249,12 @@ class Finish:
             calibration = conformal(model, split.standard(split.calibration))
         units = split.inputs, split.outputs
         return Learned(model, regulariser, *units, history, calibration, self.settings.classes)
+
+
+def _may_have_tails(model: GVI, settings: Settings) -> bool:
+    noise = model.likelihood
+    has_variance = is_gaussian(noise) and noise.variance is not None
+    return has_variance and settings.regulariser.has_heavy_tails
 
 
 def _log_densities(model: GVI, data: RegressionData) -> Any:
