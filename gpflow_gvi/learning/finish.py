@@ -164,7 +164,7 @@ class Finish:
             before, after = (_log_densities(each, validation) for each in (model, tempered))
             nlls = [self._shift - float(np.mean(each)) for each in (before, after)]
             progress.found(nll_before=nlls[0], nll_after=nlls[1])
-            self._warn_of_useless(after, model.likelihood, validation)
+            self._compare_with_constant(after, model.likelihood, validation)
             return tempered
         if self.settings.trains_q:
             return model
@@ -206,12 +206,13 @@ class Finish:
             max_factor=MAX_FACTOR,
         ).judged
 
-    def _warn_of_useless(
+    def _compare_with_constant(
         self, log_densities: AnyNDArray, likelihood: Likelihood, held_out: RegressionData
     ) -> None:
-        """Warn where held-out rows are predicted worse than by what they have in common."""
+        """Say how what held-out rows have in common predicts them, and warn if that is better."""
         _, Y = Data.of(held_out, likelihood)
         of_constant = constant_nll(likelihood, Y, np.full(Y.shape, np.inf))
+        progress.found(of_constant=self._shift + of_constant)
         warn_of_useless(log_densities, of_constant, self._shift)
 
     @property

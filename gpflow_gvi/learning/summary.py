@@ -137,8 +137,8 @@ def _rows(stages: Any) -> dict[str, str]:
         facts["gross values"] = f"{found['gross']} rows with one are left out"
     if "promised" in found:
         facts["NLL on rows not seen"] = f"{float(found['promised']):.3f}"
-        if np.isfinite(without := float(found["of_constant"])):
-            facts["NLL without inputs"] = f"{without:.3f}"
+    if np.isfinite(without := float(found.get("of_constant", np.inf))):
+        facts["NLL without inputs"] = f"{without:.3f}"
     if "nll_corrected" in found:
         before, after = float(found["nll_by_temperature"]), float(found["nll_corrected"])
         left_out = "" if after < before else ", which is left out"
@@ -162,7 +162,8 @@ def _noise(learned: Learned, varying: bool) -> str:
 def _training(learned: Learned, stages: Any) -> str:
     for stage in stages:
         if "best" in stage.facts:
-            return f"trained for {stage.facts['epochs']} epochs, the best was {stage.facts['best']}"
+            epochs, best = int(stage.facts["epochs"]), stage.facts["best"]
+            return f"trained for {epochs} epoch{'s' * (epochs != 1)}, the best was {best}"
     epochs = len(next(iter(learned.history.values()), ()))
     return f"trained for {epochs} epochs" if epochs else "untrained (P is already optimal)"
 

@@ -252,12 +252,15 @@ def test_a_warning_tells_that_a_trained_q_is_worse_than_nothing(rng):
     asked = {"mean": "regulariser", "regulariser": "prior", "epochs": 1, "kernel": kernel}
     held_out = X[100:], labels[100:]
     with pytest.warns(gvi.errors.NumericsWarning, match="than without any inputs") as caught:
-        gvi.learn((X[:100], labels[:100]), validation_data=held_out, **asked)
+        learned = gvi.learn((X[:100], labels[:100]), validation_data=held_out, **asked)
     _, counts = np.unique(labels[100:], return_counts=True)
     (message,) = (str(each.message) for each in caught if "without any" in str(each.message))
     found, of_constant = map(float, re.findall(r"(?:is|constant) (\d+\.\d+)", message))
     assert abs(of_constant - scipy.stats.entropy(counts / 100.0)) < 0.03
     assert found > of_constant + 0.1
+    facts = learned.summary().facts
+    assert abs(float(facts["NLL without inputs"]) - of_constant) < 0.002
+    assert facts["Q"].startswith("trained for 1 epoch, ")
 
 
 def test_that_warning_is_in_original_units(rng):
