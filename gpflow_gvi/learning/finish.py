@@ -162,8 +162,7 @@ class Finish:
             if _may_have_tails(model, self.settings):
                 tempered = _with_tails(model, validation)
             before, after = (_log_densities(each, validation) for each in (model, tempered))
-            nlls = [self._shift - float(np.mean(each)) for each in (before, after)]
-            progress.found(nll_before=nlls[0], nll_after=nlls[1])
+            _tell_gain(self._shift, -float(np.mean(before)), -float(np.mean(after)))
             self._compare_with_constant(after, model.likelihood, validation)
             return tempered
         if self.settings.trains_q:
@@ -172,8 +171,7 @@ class Finish:
         if judged is None:
             return model
         progress.now(f"tempering with {judged.num_rows} rows that fits have not seen")
-        nlls = [self._shift + each for each in (judged.nll_before, judged.nll_after)]
-        progress.found(nll_before=nlls[0], nll_after=nlls[1])
+        _tell_gain(self._shift, judged.nll_before, judged.nll_after)
         tempered = tempered_by(model, judged.factor)
         if judged.df is None or not _may_have_tails(tempered, self.settings):
             return tempered
@@ -213,7 +211,8 @@ class Finish:
         _, Y = Data.of(held_out, likelihood)
         of_constant = constant_nll(likelihood, Y, np.full(Y.shape, np.inf))
         progress.found(of_constant=self._shift + of_constant)
-        warn_of_useless(log_densities, of_constant, self._shift)
+        recipe = self.settings.regulariser.recipe
+        warn_of_useless(log_densities, of_constant, recipe, self._shift)
 
     @property
     def _shift(self) -> float:
@@ -256,6 +255,11 @@ def _may_have_tails(model: GVI, settings: Settings) -> bool:
     noise = model.likelihood
     has_variance = is_gaussian(noise) and noise.variance is not None
     return has_variance and settings.regulariser.has_heavy_tails
+
+
+def _tell_gain(shift: float, before: float, after: float) -> None:
+    """Say what tempering gains: negative log densities, which a shift has in original units."""
+    progress.found(nll_before=shift + before, nll_after=shift + after)
 
 
 def _log_densities(model: GVI, data: RegressionData) -> Any:

@@ -184,7 +184,7 @@ def _tell(
     of_constant -= float(np.mean(fits.log_derivative))
     progress.found(promised=promised, of_constant=of_constant)
     if warns:
-        warn_of_useless(weights @ log_densities, of_constant)
+        warn_of_useless(weights @ log_densities, of_constant, fits.recipe)
 
 
 def _warn_of_factor(best: Score, unseen: Predictions) -> None:

@@ -188,6 +188,9 @@ class Recipe:
     """A candidate may be the better one if it is worse by less than so many standard errors."""
     min_gain: float = 0.01
     """A pool is one candidate alone where it gains fewer nats in each row."""
+    max_loss_beside_constant: float = 0.1
+    """What predicts worse than a constant by more nats, and by more `standard_errors`, is warned
+    of: less is chance where rows are few."""
 
     def kernels(self, data: TrainingData) -> list[Kernel]:
         """Return kernels to choose among, with the hyper-parameters to start from."""

@@ -20,6 +20,7 @@ from ..likelihoods import are_labels, is_gaussian
 from ..losses import Marginals
 from ..regulariser.expectations import log_predictive_densities
 from ..regulariser.fit import Judged
+from .recipe import Recipe
 
 MIN_DENSITY = 1e-300
 """The smallest probability of a value on a grid, whose logarithm is finite."""
@@ -237,16 +238,20 @@ def constant_nll(likelihood: Likelihood, Y: AnyNDArray, spacing: AnyNDArray) -> 
     return -float(np.mean(known.log_densities(predictions, spacing)))
 
 
-def warn_of_useless(log_densities: AnyNDArray, of_constant: float, shift: float = 0.0) -> None:
+def warn_of_useless(
+    log_densities: AnyNDArray, of_constant: float, recipe: Recipe, shift: float = 0.0
+) -> None:
     """Warn where rows that were left out are predicted worse than by a constant.
 
     :param log_densities: that of each row, [N].
     :param of_constant: the negative log density by what the rows have in common, in their units.
+    :param recipe: says by how much.
     :param shift: what both are shifted by in original units.
     """
     found = -float(np.mean(log_densities))
     standard_error = float(np.std(log_densities)) / np.sqrt(len(log_densities))
-    if found - of_constant > max(0.1, 2.0 * standard_error):
+    chance = recipe.standard_errors * standard_error
+    if found - of_constant > max(recipe.max_loss_beside_constant, chance):
         warnings.warn(
             f"rows that were left out are predicted worse than without any inputs: the negative "
             f"log density is {found + shift:.3g}, that of a constant {of_constant + shift:.3g}. "

@@ -25,6 +25,9 @@ from gpflow_gvi.experiments.run import run
 from gpflow_gvi.learning import procedure
 from tests.tolerances import assert_close
 
+few_steps = pytest.mark.filterwarnings("ignore:rows that were left out are predicted worse")
+"""Enough for what is tested, and not for predictions."""
+
 SMALL = {
     "data": {"kind": "curve", "number": 1},
     "regulariser": {
@@ -47,6 +50,7 @@ def config(tmp_path):
     return path
 
 
+@few_steps
 def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, capsys):
     experiment = read(config)
     folder = run(experiment, tmp_path / "runs")
@@ -157,6 +161,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
+@few_steps
 @pytest.mark.parametrize(
     ("stage", "split", "last"), [("training", "given", 3), ("refit", "random", 0)]
 )

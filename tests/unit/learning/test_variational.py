@@ -74,6 +74,7 @@ class _Judged(Hooks):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:rows that were left out are predicted worse")
 def test_a_network_that_was_judged_is_what_is_delivered(rng):
     """With all rows it goes on from there; another training ends at another function."""
     X = rng.uniform(-2.0, 2.0, size=(80, 2))
