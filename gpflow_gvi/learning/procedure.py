@@ -20,7 +20,7 @@ from .._core.threads import one_thread
 from ..likelihoods import has_constant_noise, is_gaussian
 from ..regulariser.fit import Regulariser, fit_regulariser
 from .candidates import Fits
-from .early_stopping import tempered_nll
+from .early_stopping import tempered_losses
 from .finish import Finish
 from .fit_by_evidence import EvidenceFits
 from .fit_by_sites import SiteFits
@@ -104,10 +104,7 @@ class Procedure:
         if validation is None or len(fits) == 1:
             best = max(fits, key=lambda fit: fit.log_evidence)
         else:
-            best = min(
-                fits,
-                key=lambda fit: float(tempered_nll(fit.posterior, fit.likelihood, validation)),
-            )
+            best = min(fits, key=lambda fit: _held_out_nll(fit, validation))
         if settings.evidence.needs_inducing_outputs:  # it is that of these points
             return best
         return self.finish.condition(best, data)
@@ -164,6 +161,11 @@ class Procedure:
         given = is_gaussian(noise) and not has_constant_noise(noise)
         to_all = not self.settings.regulariser.evidence.needs_inducing_outputs
         return not given and data.X.ndim == 2 and to_all
+
+
+def _held_out_nll(fit: Regulariser, validation: RegressionData) -> float:
+    losses = tempered_losses(fit.posterior, fit.likelihood, validation)
+    return float(np.mean(losses))
 
 
 def recorded(compute: Callable[[], Learned]) -> Learned:

@@ -157,7 +157,7 @@ class BatchTraining:
         :param share: stop after this fraction of the epochs.
         """
         from ..mean_functions import Network
-        from .early_stopping import KeepBest, score_of
+        from .early_stopping import KeepBest, losses_of
 
         is_alone = isinstance(model.variational.mean_function, Network)
         schedule = self.schedule(len(data.X), is_alone)
@@ -169,7 +169,7 @@ class BatchTraining:
         best = None
         if validation is not None and self.early_stopping is not None:
             patience = self.early_stopping.patience_of(epochs)
-            best = KeepBest(score_of(model, validation), patience)
+            best = KeepBest(losses_of(model, validation), patience)
         rows: Any = (data.X, data.Y)
         if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
             size = schedule.batch_size
