@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from gpflow.base import AnyNDArray, RegressionData, TensorType
+from gpflow.functions import MeanFunction
 from gpflow.likelihoods import Likelihood
 
 from .._core import outputs, progress
 from .._core.data import Data
-from .._core.graphs import deepcopy
 from .._core.row_blocks import by_blocks
 from ..calibration import tails
 from ..calibration.conformal_prediction import conformal
@@ -20,7 +21,6 @@ from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_
 from ..covariances import gram
 from ..gaussian_process import GaussianProcess
 from ..likelihoods import degrees_of_freedom, is_gaussian
-from ..mean_functions import Network
 from ..models import GVI
 from ..regulariser.conditioning import conditioned
 from ..regulariser.fit import Judged, Regulariser
@@ -35,7 +35,7 @@ from .rows.split import Rows, Split
 from .rows.streams import Stream
 from .score import Calibration, Predictions, constant_nll, score, warn_of_useless
 from .settings import Settings
-from .start import Start, TrainingData
+from .start import Start, TrainingData, going_on_from
 
 Validation = RegressionData | None
 
@@ -223,17 +223,16 @@ class Finish:
     def refit(self, learned: Learned, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before.
 
-        A network that alone is m_Q goes on from the weights that were best, and briefly: trained
-        anew it would be another function than the one that was judged.
+        A network in m_Q goes on from the weights that were best, and briefly: trained anew it would
+        be another function than the one that was judged.
         """
         data = self.training_data(self.split.fitting)
         progress.now(f"P and Q once more, with all {len(data.X)} rows")
-        regulariser = self.condition(learned.regulariser, data)
-        mean = learned.model.variational.mean_function
-        if isinstance(mean, Network):
-            model, _ = _with_mean(self, mean).train(regulariser, data, None, SHARE_OF_REFIT * share)
-        else:
-            model, _ = self.train(regulariser, data, None, share)
+        regulariser, finish = self.condition(learned.regulariser, data), self
+        mean = going_on_from(learned.model.variational.mean_function)
+        if mean is not None:
+            finish, share = _with_mean(self, mean), SHARE_OF_REFIT * share
+        model, _ = finish.train(regulariser, data, None, share)
         if self.settings.temper is not None:
             model = tempered_by(model, learned.model.variational.kernel.factor)
             model = tails.with_df(model, degrees_of_freedom(learned.likelihood))
@@ -267,10 +266,10 @@ def _log_densities(model: GVI, data: RegressionData) -> Any:
     return found
 
 
-def _with_mean(finish: Finish, mean: Network) -> Finish:
-    """Return the same finish, with a trained mean of Q to start from."""
+def _with_mean(finish: Finish, mean: Callable[[Start], MeanFunction]) -> Finish:
+    """Return the same finish, with another constructor of the mean that Q starts with."""
     settings = finish.settings
-    variational = dataclasses.replace(settings.variational, mean=lambda _: deepcopy(mean))
+    variational = dataclasses.replace(settings.variational, mean=mean)
     return dataclasses.replace(
         finish, settings=dataclasses.replace(settings, variational=variational)
     )

@@ -86,9 +86,9 @@ def learn(
     `divergence_weight` and `epochs` is given, Q is trained, for as long as held-out data gain by
     it, or not at all if that may be chance, and tempered with them; by default a network that
     starts at zero is added to its mean. Rows that this function held out, and not the caller, then
-    join the others: P is conditioned on all rows, Q is trained on them for as long as was best, and
-    tempered by the factor that was best. A network that alone is the mean goes on from where it was
-    best, for a tenth as long.
+    join the others: P is conditioned on all rows, Q is trained on them for as long as was best, a
+    network in its mean from where it was best and for a tenth as long, and tempered by the factor
+    that was best.
 
     Data may be larger than memory: a Dataset of rows or batches, arrays of which X is memory-mapped
     (`numpy.load(file, mmap_mode="r")`), or `ParquetRows`. They are read in blocks, several times.

@@ -6,10 +6,12 @@ import copy
 import dataclasses
 import functools
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core.graphs import deepcopy
 from ..errors import NumericsWarning
 
 if TYPE_CHECKING:
@@ -162,6 +164,19 @@ class InducingPlusNetwork:
         network = network_mean("network", self.network, start)
         _warn_of_large(network, mean, start)
         return mean + network
+
+
+def going_on_from(mean: MeanFunction) -> Callable[[Start], MeanFunction] | None:
+    """Return the constructor of a mean with the network of a trained one; None if it has none."""
+    from gpflow.functions import Additive
+
+    from ..mean_functions import Network
+
+    if isinstance(mean, Network):
+        return lambda _: deepcopy(mean)
+    if isinstance(mean, Additive) and isinstance(mean.add_2, Network):
+        return lambda start: inducing_mean(start) + deepcopy(mean.add_2)
+    return None
 
 
 def _warn_of_large(network: Network, mean: MeanFunction, start: Start) -> None:
