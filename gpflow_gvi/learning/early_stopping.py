@@ -25,18 +25,23 @@ from ..models import GVI
 class KeepBest(keras.callbacks.EarlyStopping):
     """Early stopping that leaves the weights of the best epoch, or those of the start.
 
-    These stay unless the gain of held-out rows exceeds its standard error, as the best of many
-    epochs gains a little by chance: the simplest model within a standard error of the best one
-    (Breiman, Friedman, Olshen and Stone 1984, "Classification and regression trees").
+    Where Q starts at P it stays there unless the gain of held-out rows exceeds its standard error,
+    as the best of many epochs gains a little by chance: the simplest model within a standard error
+    of the best one (Breiman, Friedman, Olshen and Stone 1984, "Classification and regression
+    trees").
 
     :param losses: what is to be small, the `tempered_losses` of validation data; their mean is
         `val_nll` in the logs.
     :param patience: the number of epochs without a gain after which training stops.
+    :param standard_errors: how many of them the start is left for.
     """
 
-    def __init__(self, losses: Callable[[], AnyNDArray], patience: int) -> None:
+    def __init__(
+        self, losses: Callable[[], AnyNDArray], patience: int, *, standard_errors: float = 1.0
+    ) -> None:
         super().__init__("val_nll", mode="min", patience=patience, restore_best_weights=True)
         self._losses = losses
+        self.standard_errors = standard_errors
 
     @property
     def epochs(self) -> int:
@@ -61,7 +66,8 @@ class KeepBest(keras.callbacks.EarlyStopping):
         super().on_train_end(logs)
         losses, weights = self._at_start
         gains = losses - self._losses()
-        if np.mean(gains) <= np.std(gains) / np.sqrt(len(gains)):
+        standard_error = np.std(gains) / np.sqrt(len(gains))
+        if np.mean(gains) <= self.standard_errors * standard_error:
             self.best_epoch = -1
             self.model.set_weights(weights)
 

@@ -169,7 +169,9 @@ class BatchTraining:
         best = None
         if validation is not None and self.early_stopping is not None:
             patience = self.early_stopping.patience_of(epochs)
-            best = KeepBest(losses_of(model, validation), patience)
+            # One that alone is m_Q starts near P, but not at it.
+            errors = 0.0 if is_alone else 1.0
+            best = KeepBest(losses_of(model, validation), patience, standard_errors=errors)
         rows: Any = (data.X, data.Y)
         if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
             size = schedule.batch_size

@@ -22,10 +22,10 @@ class _Weights(keras.Model):
         self.built = True
 
 
-def _left_by(gains):
+def _left_by(gains, **options):
     """Return the epochs and the weight that are left if epoch e lowers the losses by gains[e]."""
     model, gains = _Weights(), np.vstack([np.zeros(len(gains[0])), gains])
-    callback = KeepBest(lambda: 1.0 - gains[int(model.count)], patience=len(gains))
+    callback = KeepBest(lambda: 1.0 - gains[int(model.count)], patience=len(gains), **options)
     callback.set_model(model)
     callback.on_train_begin()
     for epoch in range(len(gains) - 1):
@@ -41,6 +41,7 @@ def test_the_best_epoch_is_left_if_its_gain_exceeds_its_standard_error(rng):
     assert _left_by([0.5 + noise, 1.1 + noise, 0.9 + noise]) == (2, 2)
     assert _left_by([0.5 + noise, 0.9 + noise]) == (0, 0)
     assert _left_by([noise - 2.0]) == (0, 0)
+    assert _left_by([0.5 + noise, 0.9 + noise], standard_errors=0.0) == (2, 2)
 
 
 def test_one_row_for_validation_is_believed():
