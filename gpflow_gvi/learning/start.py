@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core.graphs import deepcopy
 from ..errors import NumericsWarning
 
 if TYPE_CHECKING:
@@ -170,6 +169,7 @@ def going_on_from(mean: MeanFunction) -> Callable[[Start], MeanFunction] | None:
     """Return the constructor of a mean with the network of a trained one; None if it has none."""
     from gpflow.functions import Additive
 
+    from .._core.graphs import deepcopy
     from ..mean_functions import Network
 
     if isinstance(mean, Network):
