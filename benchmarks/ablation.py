@@ -45,6 +45,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "network": {"min_rows_of_networks": NEVER},
     "lasso": {"min_rows_of_lasso": NEVER},
     "errors of predictors": {"max_error_ratio": 10.0},
+    "screening of predictors": {"min_gain_of_predictors": -np.inf},
     "logarithms": {"log_ratio": np.inf},
     "second kernel": {"gap_of_starts": 0.0},
     "second fit": {"gap": 0.0},

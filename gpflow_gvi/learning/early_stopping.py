@@ -33,11 +33,11 @@ class KeepBest(keras.callbacks.EarlyStopping):
     :param losses: what is to be small, the `tempered_losses` of validation data; their mean is
         `val_nll` in the logs.
     :param patience: the number of epochs without a gain after which training stops.
-    :param standard_errors: how many of them the start is left for.
+    :param standard_errors: how many of them the start is left for; 0 where it is not P.
     """
 
     def __init__(
-        self, losses: Callable[[], AnyNDArray], patience: int, *, standard_errors: float = 1.0
+        self, losses: Callable[[], AnyNDArray], patience: int, *, standard_errors: float
     ) -> None:
         super().__init__("val_nll", mode="min", patience=patience, restore_best_weights=True)
         self._losses = losses

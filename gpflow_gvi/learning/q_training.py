@@ -94,6 +94,9 @@ class EarlyStopping:
     By default it is a quarter of all, and five at least: few validation data gain or lose by
     chance, and a learning rate that falls gains at its end.
     """
+    standard_errors: float = 1.0
+    """Where Q starts at P it leaves that start for a gain of more standard errors of the gain; a
+    network that alone is m_Q does not start there."""
 
     def patience_of(self, epochs: int) -> int:
         """Return the patience in a training of this number of epochs."""
@@ -168,10 +171,11 @@ class BatchTraining:
         model.compile(optimizer, steps_per_execution=schedule.steps_per_epoch)
         best = None
         if validation is not None and self.early_stopping is not None:
-            patience = self.early_stopping.patience_of(epochs)
-            # One that alone is m_Q starts near P, but not at it.
-            errors = 0.0 if is_alone else 1.0
-            best = KeepBest(losses_of(model, validation), patience, standard_errors=errors)
+            best = KeepBest(
+                losses_of(model, validation),
+                self.early_stopping.patience_of(epochs),
+                standard_errors=0.0 if is_alone else self.early_stopping.standard_errors,
+            )
         rows: Any = (data.X, data.Y)
         if data.stream is not None:  # as many rows an epoch as of arrays of the size of the sample
             size = schedule.batch_size

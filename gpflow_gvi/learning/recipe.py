@@ -86,6 +86,9 @@ class Recipe:
     """P is around predictors with errors of up to this many times P's own."""
     standard_errors_of_useless: float = 3.0
     """A predictor that is worse by so many standard errors is not fitted without further folds."""
+    min_gain_of_predictors: float = 0.0
+    """A kernel around predictors is judged where the screening finds it better than the same kernel
+    alone by more nats: for few rows predictors are fitted again without each two folds."""
     min_weight_of_predictor: float = 0.01
     """A predictor of a smaller weight has none: squares of what is fitted end near zero, not at it.
     """

@@ -36,8 +36,8 @@ def search(fits: Fits, *, decides: bool = True) -> list[Fitted]:
     if fits.predictors.num_means:
         near = _near(fits, found)
         around = [fitted(fits, fits.around(each), fits.minimise_briefly) for each in near]
-        pairs = zip(near, around, strict=True)
-        useful = [each for plain, each in pairs if len(each.used) and each.nll < plain.nll]
+        least, pairs = fits.recipe.min_gain_of_predictors, zip(near, around, strict=True)
+        useful = [each for alone, each in pairs if each.used.size and alone.nll - each.nll > least]
         found = around if fits.has_given_predictors else [*found, *useful]
     noise = fits.settings.noise
     if noise != "constant":

@@ -166,15 +166,20 @@ class InducingPlusNetwork:
 
 
 def going_on_from(mean: MeanFunction) -> Callable[[Start], MeanFunction] | None:
-    """Return the constructor of a mean with the network of a trained one; None if it has none."""
+    """Return the constructor of a mean with the network of a trained one.
+
+    None where there is none, or it is a part of a mean of another form than those of `learn`.
+    """
     from gpflow.functions import Additive
 
     from .._core.graphs import deepcopy
-    from ..mean_functions import Network
+    from ..mean_functions import Inducing, Network
 
     if isinstance(mean, Network):
         return lambda _: deepcopy(mean)
-    if isinstance(mean, Additive) and isinstance(mean.add_2, Network):
+    if not isinstance(mean, Additive):
+        return None
+    if isinstance(mean.add_1, Inducing) and isinstance(mean.add_2, Network):
         return lambda start: inducing_mean(start) + deepcopy(mean.add_2)
     return None
 

@@ -456,8 +456,9 @@ def test_bad_options_are_named_by_fit(options, words, curve):
 def test_whole_numbers_of_numpy_are_those_of_python(regressor, curve):
     searched = {"num_inducing": np.arange(8, 9)[0]}
     model = clone(regressor).set_params(**searched).fit(*curve)
-    # Where arrays lie in memory changes the rounding of sums, and so the steps of the optimiser.
-    assert_close(model.predict(curve[0]), regressor.predict(curve[0]), ITERATIVE)
+    for each in (model, regressor):  # later predictions are by kept factors, rounded otherwise
+        each.predict(curve[0])
+    np.testing.assert_array_equal(model.predict(curve[0]), regressor.predict(curve[0]))
 
 
 @pytest.mark.parametrize(

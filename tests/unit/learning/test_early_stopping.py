@@ -22,10 +22,12 @@ class _Weights(keras.Model):
         self.built = True
 
 
-def _left_by(gains, **options):
+def _left_by(gains, standard_errors=1.0):
     """Return the epochs and the weight that are left if epoch e lowers the losses by gains[e]."""
     model, gains = _Weights(), np.vstack([np.zeros(len(gains[0])), gains])
-    callback = KeepBest(lambda: 1.0 - gains[int(model.count)], patience=len(gains), **options)
+    callback = KeepBest(
+        lambda: 1.0 - gains[int(model.count)], len(gains), standard_errors=standard_errors
+    )
     callback.set_model(model)
     callback.on_train_begin()
     for epoch in range(len(gains) - 1):

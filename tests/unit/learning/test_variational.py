@@ -15,7 +15,7 @@ from gpflow_gvi.learning.procedure import Procedure
 from gpflow_gvi.learning.q_training import BatchTraining, CosineAdam, Hooks, Passes
 from gpflow_gvi.learning.rows.split import Split
 from gpflow_gvi.learning.settings import Settings, VariationalSettings
-from gpflow_gvi.learning.start import InducingPlusNetwork, inducing_covariance
+from gpflow_gvi.learning.start import InducingPlusNetwork, going_on_from, inducing_covariance
 from gpflow_gvi.learning.variational import NetworkMean
 from tests.tolerances import ITERATIVE, assert_close
 
@@ -100,6 +100,11 @@ def test_a_network_that_was_judged_is_what_is_delivered(constructor, rng):
     ]
     moved, apart = (np.sqrt(np.mean(np.square(each - means[0]))) for each in means[1:])
     assert 0.0 < moved < 0.5 * apart
+
+
+def test_a_mean_of_another_form_is_made_and_trained_anew():
+    m = gpflow.functions.Constant(3.0)
+    assert going_on_from(m) is going_on_from(m + gvi.mean_functions.Network(_network())) is None
 
 
 @pytest.mark.slow
