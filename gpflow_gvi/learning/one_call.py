@@ -183,9 +183,9 @@ def learn(
     :param batch_size: rows of a batch; by default 200. It is for what is trained, Q or a network.
     :param learning_rate: Adam's at the start; it falls along a cosine. By default 0.003, and for
         what is trained, too, but a compiled network.
-    :param effort: "fast" fits one squared exponential, without trees or noise that varies;
-        "default" is described above; "best" fits hyper-parameters to more rows and for longer, and
-        takes more folds.
+    :param effort: "fast" fits one squared exponential and a linear function, without trees or noise
+        that varies; "default" is described above; "best" fits hyper-parameters to more rows and for
+        longer, and takes more folds.
     :param n_jobs: how many predictors are fitted at once, as joblib has it.
     :param seed: the seed of the split, selection, folds, network and order of batches.
     :param verbose: 1 to print what is done now and how long it took; 0 for nothing. `summary()` of

@@ -36,7 +36,8 @@ class Recipe:
 
     sums: bool = True
     """Whether there are kernels of sums: of functions of each feature and of several scales, of a
-    changing trend, of frequencies. Otherwise there is one squared exponential, from its starts."""
+    changing trend, of frequencies. Otherwise there is one squared exponential, beside a linear
+    function, from its starts."""
     max_features_of_sums: int = 100
     """Up to this number of features there are sums of functions of each: they are slow to fit, with
     a cosine for each pair of rows and each feature."""
@@ -231,6 +232,8 @@ class Recipe:
     def kernels_of_numbers(self, X: Array, Y: Array) -> list[Kernel]:
         """Return the kernels of functions of real values; of one feature, those with a trend.
 
+        A smooth function has a linear one beside it, which goes on where there are no rows.
+
         :param X: standardised inputs, [N, D].
         :param Y: standardised outputs, [N, J].
         """
@@ -239,13 +242,13 @@ class Recipe:
             few = self.min_rows_of_seasons > N
             functions: Sequence[Kernel] = [starts.one_kernel(1)] if few else starts.seasons(X, Y)
             return [Sum([each, *starts.trend()]) for each in functions]
-        found: list[Kernel] = [starts.one_kernel(D)]
+        found: list[Kernel] = [starts.one_kernel(D) + starts.linear(D)]
         if D > 1 and self.min_rows_of_relevance <= N:
-            found.append(starts.relevant_first(X, Y))
+            found.append(starts.relevant_first(X, Y) + starts.linear(D))
         if not self.sums:
             return found
         if self.max_features_of_sums >= D:
-            found = [*starts.sums(D), *found]
+            found = [*(each + starts.linear(D) for each in starts.sums(D)), *found]
         if self.max_rows_of_shared * D > N:
             found.append(starts.shared_kernel(D) + starts.linear(D))
         return found

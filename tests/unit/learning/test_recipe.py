@@ -178,3 +178,19 @@ def test_rows_of_labels_that_repeat_allow_for_no_more_lengthscales(rng):
         parts = [part for kernel in Recipe().kernels(data) for part in kernel.kernels]
         of_each.append(any(getattr(part, "ard", False) for part in parts))
     assert of_each == [False, False, True]
+
+
+@pytest.mark.parametrize("effort", ["fast", pytest.param("default", marks=pytest.mark.slow)])
+def test_a_trend_goes_on_where_there_are_no_rows(effort, rng):
+    """Smooth functions alone would return to the mean of y, with less doubt than they are wrong."""
+
+    def f(X):
+        return 2.0 * X[:, :1] + np.sin(3.0 * X[:, 1:])
+
+    X = rng.uniform(-2.0, 2.0, size=(120, 2))
+    learned = gvi.learn((X, f(X) + 0.1 * rng.normal(size=(120, 1))), effort=effort)
+    far = np.array([[8.0, 0.0], [-8.0, 1.0], [8.0, -1.0]])
+    mean, variance = learned.predict_y(far)
+    error = np.abs(mean - f(far))
+    assert np.all(error < 0.1 * np.abs(f(far)))
+    assert np.all(error < 3.0 * np.sqrt(variance))
