@@ -13,6 +13,7 @@ import pytest
 
 # `__main__` and what it calls.
 from benchmarks import (
+    beyond,
     end_to_end,
     growth,
     peers,
@@ -22,6 +23,7 @@ from benchmarks import (
     timing,
 )
 from benchmarks.against_peers import comparisons
+from benchmarks.data import Split
 from gpflow_gvi.__main__ import main
 from tests.tolerances import assert_close, assert_estimates
 
@@ -109,6 +111,18 @@ def test_targets_are_drawn_from_the_law_that_is_known(name):
     moved = kind.law(kind.f(part.X_test) + 0.3, part.X_test)
     log_density = getattr(moved, "logpdf", None) or moved.logpmf
     assert part.log_density.mean() > np.mean(log_density(part.Y_test))
+
+
+def test_rows_beyond_the_others_are_those_at_both_ends_of_a_feature(rng):
+    X = rng.normal(size=(100, 3))
+    X[:, 1] = rng.integers(0, 9, 100)  # of few values
+    Y = X[:, :1] ** 3 + X[:, 1:2]
+    part = beyond.beyond(Split(X[:70], Y[:70], X[70:], Y[70:]))
+    assert (part.X.shape, part.X_test.shape) == ((90, 3), (10, 3))
+    least, most = np.min(part.X[:, 0]), np.max(part.X[:, 0])
+    assert np.sum(part.X_test[:, 0] < least) == np.sum(part.X_test[:, 0] > most) == 5
+    rows = np.r_[part.Y, part.Y_test]  # the same, in other units
+    assert_close(np.corrcoef(np.sort(rows, axis=0).T, np.sort(Y, axis=0).T)[0, 1], 1.0)
 
 
 @pytest.mark.slow
