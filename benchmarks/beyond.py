@@ -23,11 +23,11 @@ from sklearn.linear_model import BayesianRidge
 
 if __package__:
     from .data import Split, standardised
-    from .regression import default, gpr
+    from .regression import default, gpr_of_scikit_learn
     from .trees import Prediction, Row, add_arguments, hist_gradient_boosting, run
 else:
     from data import Split, standardised
-    from regression import default, gpr
+    from regression import default, gpr_of_scikit_learn
     from trees import Prediction, Row, add_arguments, hist_gradient_boosting, run
 
 SMALL = (
@@ -67,7 +67,7 @@ def constant(part: Split, seed: int) -> Prediction:
 
 MODELS: dict[str, Callable[[Split, int], Prediction]] = {
     "learn": default,
-    "GPR": gpr,
+    "scikit-learn GPR": gpr_of_scikit_learn,
     "ridge": ridge,
     "HistGB, 5 folds": hist_gradient_boosting,
     "constant": constant,
