@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 from sklearn.utils.multiclass import type_of_target
 
 import gpflow_gvi as gvi
@@ -62,11 +61,9 @@ def test_the_model_knows_its_columns(written):
     assert list(predicted) == ["y_mean", "y_sd", "y_lower", "y_upper", "y_outside"]
     assert_estimates(predicted["y_mean"][:2], [70.0, 20.0], predicted["y_sd"][:2])
     assert np.all(predicted["y_sd"][:2] < 5.0)  # and not by being unsure: colours are 50 apart
-    df = float(
-        np.squeeze(model.learned_.likelihood.df)
-    )  # of Student's t, in units of its deviation
-    width = 2.0 * scipy.stats.t.ppf(0.975, df) * np.sqrt((df - 2.0) / df) * predicted["y_sd"]
-    assert_close(predicted["y_upper"] - predicted["y_lower"], width)
+    law = model.learned_.predict_law(model.inputs(new))
+    for end, level in (("y_lower", 0.025), ("y_upper", 0.975)):
+        assert_close(law.cdf(predicted[end].to_numpy()), np.full((3, 1), level))
 
 
 def test_what_was_learned_knows_its_inputs(written):
