@@ -242,16 +242,14 @@ class Recipe:
             few = self.min_rows_of_seasons > N
             functions: Sequence[Kernel] = [starts.one_kernel(1)] if few else starts.seasons(X, Y)
             return [Sum([each, *starts.trend()]) for each in functions]
-        found: list[Kernel] = [starts.one_kernel(D) + starts.linear(D)]
+        smooth: list[Kernel] = [starts.one_kernel(D)]
         if D > 1 and self.min_rows_of_relevance <= N:
-            found.append(starts.relevant_first(X, Y) + starts.linear(D))
-        if not self.sums:
-            return found
-        if self.max_features_of_sums >= D:
-            found = [*(each + starts.linear(D) for each in starts.sums(D)), *found]
-        if self.max_rows_of_shared * D > N:
-            found.append(starts.shared_kernel(D) + starts.linear(D))
-        return found
+            smooth.append(starts.relevant_first(X, Y))
+        if self.sums and self.max_features_of_sums >= D:
+            smooth = [*starts.sums(D), *smooth]
+        if self.sums and self.max_rows_of_shared * D > N:
+            smooth.append(starts.shared_kernel(D))
+        return [each + starts.linear(D) for each in smooth]
 
     def kernels_of_series(self, data: TrainingData) -> list[Kernel]:
         """Return kernels of one feature with a trend whose slope changes, for Gaussian noise.
