@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
@@ -127,7 +127,10 @@ def forget_tensors(module: Any) -> None:
             return
 
 
-def deepcopy(module: Module) -> Module:
-    """Return a deep copy, as `gpflow.utilities.deepcopy` does, also beside other threads."""
+def deepcopy(module: Module, replaced: Sequence[tuple[Any, Any]] = ()) -> Module:
+    """Return a deep copy, as `gpflow.utilities.deepcopy` does, also beside other threads.
+
+    :param replaced: parts, and what the copy has in their place.
+    """
     forget_tensors(module)
-    return copy.deepcopy(module)
+    return copy.deepcopy(module, {id(part): other for part, other in replaced})

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray, RegressionData, TensorType
-from gpflow.functions import MeanFunction
+from gpflow.base import AnyNDArray, Module, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
+from gpflow.utilities import multiple_assign, read_values
 
 from .._core import outputs, progress
 from .._core.data import Data
@@ -34,7 +35,7 @@ from .rows import targets
 from .rows.split import Rows, Split
 from .rows.streams import Stream
 from .score import Calibration, Predictions, constant_nll, score, warn_of_useless
-from .settings import Settings
+from .settings import Settings, VariationalSettings
 from .start import Start, TrainingData, going_on_from
 
 Validation = RegressionData | None
@@ -61,13 +62,13 @@ class Finish:
 
         Rows that were held out for validation join the others in the end.
         """
-        model, result = self.train(regulariser, data, validation, 1.0)
-        model = self.tempered(model, regulariser, data, validation)
+        trained, result = self.train(regulariser, data, validation, 1.0)
+        model = self.tempered(trained, regulariser, data, validation)
         learned = self.calibrated(model, regulariser, result.history)
         if not (self.split.holds_out and self.settings.refit):
             return learned
         self.hooks.before_refit(learned)
-        return self.refit(learned, result.share)
+        return self.refit(learned, trained, result.share)
 
     def training_data(self, rows: Rows, stream: Stream | None = None) -> TrainingData:
         """Return rows in the units of the model, which may be a sample of those of a stream."""
@@ -87,12 +88,19 @@ class Finish:
             self.split.weights,
         )
 
-    def condition(self, regulariser: Regulariser, data: TrainingData) -> Regulariser:
-        """Return the regulariser conditioned on all rows, at points for the fitted kernel."""
+    def condition(
+        self, regulariser: Regulariser, data: TrainingData, *, has_points: bool = False
+    ) -> Regulariser:
+        """Return the regulariser conditioned on all rows, at points for the fitted kernel.
+
+        :param has_points: whether it stays at the points that it has.
+        """
         settings, prior = self.settings.regulariser, regulariser.prior
-        M = max(settings.count(len(data.X)), len(regulariser.inducing_points))
-        Z, indices = settings.points(data, M, prior.kernel)
-        U = None if indices is None else data.responses[indices]
+        Z, U = regulariser.inducing_points, regulariser.inducing_outputs
+        if not has_points:
+            M = max(settings.count(len(data.X)), len(Z))
+            Z, indices = settings.points(data, M, prior.kernel)
+            U = None if indices is None else data.responses[indices]
         is_of_numbers = is_gaussian(regulariser.likelihood)
         if is_of_numbers and data.stream is not None:  # all rows, and not a sample of them
             noise = functools.partial(outputs.noise_variance_at, regulariser.likelihood, J=data.J)
@@ -220,19 +228,27 @@ class Finish:
         _, Y = self.split.standard(self.split.train)
         return -float(np.mean(self.split.outputs.log_derivative(Y)))
 
-    def refit(self, learned: Learned, share: float) -> Learned:
+    def refit(self, learned: Learned, trained: GVI, share: float) -> Learned:
         """Return the model trained on all rows, for as long as was best and tempered as before.
 
-        A network in m_Q goes on from the weights that were best, and briefly: trained anew it would
-        be another function than the one that was judged.
+        A network in m_Q goes on from where it was best, and briefly: trained anew it would be
+        another function than the one that was judged. The covariance and the likelihood that were
+        trained with it stay, as the factor by which predictions are tempered is theirs.
+
+        :param trained: the model before it was tempered.
         """
         data = self.training_data(self.split.fitting)
         progress.now(f"P and Q once more, with all {len(data.X)} rows")
-        regulariser, finish = self.condition(learned.regulariser, data), self
-        mean = going_on_from(learned.model.variational.mean_function)
-        if mean is not None:
-            finish, share = _with_mean(self, mean), SHARE_OF_REFIT * share
-        model, _ = finish.train(regulariser, data, None, share)
+        going_on = going_on_from(trained.variational)
+        regulariser = self.condition(learned.regulariser, data, has_points=going_on is not None)
+        if going_on is None:
+            model, _ = self.train(regulariser, data, None, share)
+        else:
+            finish, share = _with_q(self, VariationalSettings(*going_on)), SHARE_OF_REFIT * share
+            model = finish.start(regulariser, data)
+            multiple_assign(model.likelihood, read_values(trained.likelihood))
+            with _as_they_are(model.variational.kernel, model.likelihood):
+                self.settings.training(model, data, None, share=share, hooks=self.hooks)
         if self.settings.temper is not None:
             model = tempered_by(model, learned.model.variational.kernel.factor)
             model = tails.with_df(model, degrees_of_freedom(learned.likelihood))
@@ -266,13 +282,23 @@ def _log_densities(model: GVI, data: RegressionData) -> Any:
     return found
 
 
-def _with_mean(finish: Finish, mean: Callable[[Start], MeanFunction]) -> Finish:
-    """Return the same finish, with another constructor of the mean that Q starts with."""
-    settings = finish.settings
-    variational = dataclasses.replace(settings.variational, mean=mean)
-    return dataclasses.replace(
-        finish, settings=dataclasses.replace(settings, variational=variational)
-    )
+def _with_q(finish: Finish, variational: VariationalSettings) -> Finish:
+    """Return the same finish, with other constructors of what Q starts with."""
+    settings = dataclasses.replace(finish.settings, variational=variational)
+    return dataclasses.replace(finish, settings=settings)
+
+
+@contextlib.contextmanager
+def _as_they_are(*parts: Module) -> Iterator[None]:
+    """Let parts of a model keep their values where others are trained within a block."""
+    variables = [each for part in parts for each in part.trainable_variables]
+    for variable in variables:
+        variable._trainable = False  # as gpflow.set_trainable does
+    try:
+        yield
+    finally:
+        for variable in variables:
+            variable._trainable = True
 
 
 def _with_tails(model: GVI, validation: RegressionData) -> GVI:

@@ -165,22 +165,31 @@ class InducingPlusNetwork:
         return mean + network
 
 
-def going_on_from(mean: MeanFunction) -> Callable[[Start], MeanFunction] | None:
-    """Return the constructor of a mean with the network of a trained one.
+def going_on_from(
+    Q: GaussianProcess,
+) -> tuple[Callable[[Start], MeanFunction], Callable[[Start], Kernel]] | None:
+    """Return the constructors of a Q that has the network and the covariance of a trained one.
 
-    None where there is none, or it is a part of a mean of another form than those of `learn`.
+    It is at the same inducing points. None where there is no network, or it is a part of a mean of
+    another form than those of `learn`.
     """
     from gpflow.functions import Additive
 
     from .._core.graphs import deepcopy
     from ..mean_functions import Inducing, Network
 
+    mean, kernel = Q.mean_function, Q.kernel
+
+    def covariance(start: Start) -> Kernel:
+        k, Z = start.prior.kernel, getattr(kernel, "inducing_variable", None)
+        return deepcopy(kernel, [(k, k), (Z, start.Z)])
+
     if isinstance(mean, Network):
-        return lambda _: deepcopy(mean)
+        return lambda _: deepcopy(mean), covariance
     if not isinstance(mean, Additive):
         return None
     if isinstance(mean.add_1, Inducing) and isinstance(mean.add_2, Network):
-        return lambda start: inducing_mean(start) + deepcopy(mean.add_2)
+        return lambda start: inducing_mean(start) + deepcopy(mean.add_2), covariance
     return None
 
 

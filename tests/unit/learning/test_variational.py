@@ -77,7 +77,10 @@ class _Judged(Hooks):
 @pytest.mark.parametrize("constructor", [NetworkMean, InducingPlusNetwork])
 @pytest.mark.filterwarnings("ignore:rows that were left out are predicted worse")
 def test_a_network_that_was_judged_is_what_is_delivered(constructor, rng):
-    """With all rows it goes on from there; another training ends at another function."""
+    """With all rows it goes on from there; another training ends at another function.
+
+    The factor of tempering is that of the judged variances, which stay.
+    """
     X = rng.uniform(-2.0, 2.0, size=(80, 2))
     Y = np.sin(3.0 * X[:, :1]) + 0.2 * rng.normal(size=(80, 1))
 
@@ -100,11 +103,17 @@ def test_a_network_that_was_judged_is_what_is_delivered(constructor, rng):
     ]
     moved, apart = (np.sqrt(np.mean(np.square(each - means[0]))) for each in means[1:])
     assert 0.0 < moved < 0.5 * apart
+    assert_close(delivered.model.predict_y(new)[1], judged.predict_y(new)[1], ITERATIVE)
+    trains = [
+        {each.name for each in model.trainable_variables} for model in (judged, delivered.model)
+    ]
+    assert trains[0] == trains[1]
 
 
 def test_a_mean_of_another_form_is_made_and_trained_anew():
-    m = gpflow.functions.Constant(3.0)
-    assert going_on_from(m) is going_on_from(m + gvi.mean_functions.Network(_network())) is None
+    m, k = gpflow.functions.Constant(3.0), gpflow.kernels.SquaredExponential()
+    for mean in (m, m + gvi.mean_functions.Network(_network())):
+        assert going_on_from(gvi.GaussianProcess(mean, k)) is None
 
 
 @pytest.mark.slow
