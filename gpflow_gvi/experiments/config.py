@@ -101,9 +101,11 @@ class Experiment(Part):
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return all settings, with the defaults, from which the experiment can be made again."""
+        """Return the settings of the parts that it has, with the defaults: they make it again."""
         others = set() if self.model.kind == "gvi" else set(OF_GVI)
-        if self.training.kind == "lbfgs":
+        if not self.train_q:
+            others.update(OF_Q)
+        elif self.training.kind == "lbfgs":
             others.add("optimiser")
         return self.model_dump(mode="json", exclude=others)
 

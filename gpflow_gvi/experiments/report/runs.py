@@ -86,7 +86,7 @@ def _of_folders(folder: Path) -> tuple[list[Record], list[str], datetime]:
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             notes.append(f"{path.name} cannot be read as a finished run ({error}); it was skipped.")
         else:
-            [leaves] = pd.json_normalize(experiment.model_dump(mode="json")).astype(object).iloc
+            [leaves] = pd.json_normalize(experiment.settings()).astype(object).iloc
             settings.append({key: text(of) for key, of in leaves.items()})
             times.append(_time(path / COMPLETE))
     differ = _differing(pd.DataFrame(settings))
@@ -96,13 +96,19 @@ def _of_folders(folder: Path) -> tuple[list[Record], list[str], datetime]:
 
 
 def _differing(settings: pd.DataFrame) -> list[str]:
-    """Return the keys in which settings differ, without those that other kinds of parts lack."""
+    """Return the keys in which settings differ, without those that other kinds of parts lack.
+
+    Parts that are missing as a whole are no difference: the model, or `train_q`, says so already.
+    """
     differ = [key for key in settings if settings[key].nunique() > 1]
     parts = tuple(key.removesuffix("kind") for key in differ if key.endswith(".kind"))
+    is_given = settings.notna()
+    has_part = is_given.T.groupby(lambda key: key.partition(".")[0]).transform("any").T
+    is_lacking = (has_part & ~is_given).any()
     return differ + [
         key
         for key in settings
-        if key not in differ and settings[key].isna().any() and not key.startswith(parts)
+        if key not in differ and is_lacking[key] and not key.startswith(parts)
     ]
 
 

@@ -285,6 +285,7 @@ def test_what_does_not_go_together_is_refused_where_it_stands(write, text, path)
 def test_what_is_given_of_q_is_trained_even_if_it_is_the_default(write, tmp_path, said, trains):
     experiment = read(write(f"data: yacht\n{said}\n"))
     assert settings_of(experiment, None).trains_q is trains
+    assert ("divergence" in experiment.settings()) is trains
     resolved = tmp_path / "resolved.yaml"
     resolved.write_text(yaml.safe_dump(experiment.settings()))
     for again in (read(resolved), pickle.loads(pickle.dumps(experiment))):

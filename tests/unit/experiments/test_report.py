@@ -389,6 +389,26 @@ def test_a_single_folder_and_settings_that_are_left_out(tmp_path):
     report(tmp_path)
 
 
+def test_settings_that_a_model_does_not_have_are_not_said_of_it(tmp_path):
+    q = {"regulariser": {"kernel": "matern52"}}
+    given = {
+        "exact": {"model": "exact_gp"},
+        "network": {"model": "network"},
+        "p_alone": {**q, "train_q": False},
+        "q_diagonal": {**q, "covariance": "diagonal"},
+        "q_full": {**q, "covariance": "cholesky"},
+    }
+    for number, (name, config) in enumerate(given.items()):
+        write_run(tmp_path / name, {"data": "yacht", **config}, float(number))
+    levels = read_runs(tmp_path).levels
+    assert list(levels.to_dict("list").items()) == [
+        ("model.kind", ["exact_gp", "network", "gvi", "gvi", "gvi"]),
+        ("train_q", ["—", "—", "false", "true", "true"]),
+        ("covariance.kind", ["—", "—", "—", "diagonal", "cholesky"]),
+    ]
+    report(tmp_path)
+
+
 def picture(path, colour):
     from matplotlib.image import imsave
 
