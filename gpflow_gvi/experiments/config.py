@@ -72,7 +72,7 @@ class Experiment(Part):
         kind = data.get("kind") if isinstance(data, Mapping) else getattr(data, "kind", data)
         for data_set in DataSet.__subclasses__():
             if kind in kinds(data_set):
-                return {**data_set.defaults, **value}
+                return _completed(data_set.defaults, value)
         return value
 
     @model_validator(mode="after")
@@ -204,6 +204,16 @@ class Experiment(Part):
                 must = f"with divergence: inducing_kl it must be {' or '.join(allowed)}"
                 others = "Other divergences, as projected_kl, take any."
                 yield path, value, f"{must}, or KL is infinite. {others}"
+
+
+def _completed(default: Any, given: Any) -> Any:
+    """Return what is given, completed by a default; a part that says its kind is complete."""
+    if isinstance(default, str):  # the short form of a part
+        default = {"kind": default}
+    if not isinstance(default, Mapping) or not isinstance(given, Mapping) or "kind" in given:
+        return given
+    parts = {name: _completed(default.get(name), part) for name, part in given.items()}
+    return {**default, **parts}
 
 
 def read(path: str | Path) -> Experiment:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import pickle
 import re
 import subprocess
@@ -399,6 +400,34 @@ def test_a_part_without_a_kind_is_of_the_kind_that_it_has_by_default(write):
     experiment = read(write("data: yacht\noptimiser: {learning_rate: 0.5}\n"))
     assert experiment.optimiser.kind == "adam"
     assert experiment.optimiser.learning_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        (f"data: {TABLE}\nsplit: {{validation: 0.2}}", "split.kind", "random"),
+        (f"data: {TABLE}\nsplit: {{validation: 0.2}}", "split.validation", 0.2),
+        (f"data: {TABLE}\nsplit: {{validation: 0.2}}", "split.test", 0.1),
+        ("data: banana\nsplit: {test: 0.3}\nlikelihood: bernoulli", "split.kind", "random"),
+        ("data: yacht\nsplit: {validation: 0.2}", "split.kind", "given"),
+        ("data: mnist\nregulariser: {inducing: 9}", "regulariser.inducing", 9),
+        ("data: mnist\nregulariser: {inducing: 9}", "regulariser.kernel.ard", False),
+        ("data: mnist\nregulariser: {inducing: 9}", "regulariser.kernel.lengthscale", 8.0),
+        ("data: mnist\nregulariser: {kernel: {lengthscale: 3}}", "regulariser.kernel.ard", False),
+        (
+            "data: mnist\nregulariser: {kernel: {kind: squared_exponential, ard: false}}",
+            "regulariser.kernel.lengthscale",
+            None,  # of a kind that is given, not of the data
+        ),
+    ],
+)
+def test_a_part_without_a_kind_is_that_of_the_data(write, text, path, value):
+    assert operator.attrgetter(path)(read(write(text))) == value
+
+
+def test_a_key_of_another_split_is_told_apart_from_those_of_a_table(write):
+    with pytest.raises(ConfigError, match="It is of kind random; index is a key of given"):
+        read(write(f"data: {TABLE}\nsplit: {{index: 1}}"))
 
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
