@@ -47,7 +47,7 @@ class CurveDisplay(Display):
         """Draw what an estimator predicts.
 
         :param X: rows [N, 1] whose range is shown; by default that of the inducing points.
-        :param y: observations there, which are drawn.
+        :param y: observations there, a column for each output; those of `output` are drawn.
         :param coverage: the coverage of the intervals, conformal for y where the estimator's are.
         :param margin: how far to go beyond the rows, as a part of their range.
         :param resolution: the number of points of the curve.

@@ -67,9 +67,15 @@ def panels(ax: Any, count: int) -> AnyNDArray:
             return given
         if len(given) != 1:
             raise ValueError(f"ax has {len(given)} Axes; give 1 or {count}, or None.")
+        place = given[0].get_subplotspec()
+        if place is None:  # as of figure.add_axes or an inset
+            raise ValueError(
+                f"ax is no subplot, so it cannot hold {count} panels; give a subplot, or {count} "
+                "Axes."
+            )
         given[0].axis("off")
         figure = given[0].figure
-        grid = given[0].get_subplotspec().subgridspec(rows, columns)
+        grid = place.subgridspec(rows, columns)
     return np.array([figure.add_subplot(grid[divmod(i, columns)]) for i in range(count)])
 
 

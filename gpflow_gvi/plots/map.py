@@ -45,7 +45,7 @@ class MapDisplay(Display):
         """Draw what an estimator predicts.
 
         :param X: rows [N, 2] whose range is shown; by default that of the inducing points.
-        :param y: observations there, which are drawn.
+        :param y: observations there, a column for each output; those of `output` are drawn.
         :param margin: how far to go beyond the rows, as a part of their range.
         :param resolution: the number of points in each direction.
         """

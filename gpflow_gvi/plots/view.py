@@ -108,11 +108,21 @@ class View:
 
     def observed(self, y: Any, rows: AnyNDArray) -> AnyNDArray:
         """Return observations at rows, [N, J]; the numbers of their classes, [N, 1], for labels."""
-        of_classes = self.classes is not None
-        y = likelihoods.encoded("y", y, self.classes) if of_classes else np.asarray(y, dtype=float)
-        if len(y) != len(rows):
-            raise ValueError(f"X has {len(rows)} rows and y has {len(y)}; they must be equal.")
-        return y.reshape(len(y), -1)
+        if self.classes is not None:
+            columns = likelihoods.encoded("y", y, self.classes)[:, None]
+        else:
+            y, (J,) = np.asarray(y, dtype=float), self.learned.outputs.input_shape
+            columns = y[:, None] if y.ndim == 1 else y
+            if columns.shape[1:] != (J,):
+                raise ValueError(
+                    f"y has shape {y.shape}; it must be [N, {J}], a column for each output, as the "
+                    "observations learned from."
+                )
+        if len(columns) != len(rows):
+            raise ValueError(
+                f"X has {len(rows)} rows and y has {len(columns)}; they must be equal."
+            )
+        return columns
 
     def numbers(self, y: Any, rows: AnyNDArray) -> AnyNDArray:
         """Return the output of observations y at rows: [N]; the number of its class for a label."""

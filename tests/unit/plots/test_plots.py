@@ -125,6 +125,28 @@ def test_several_panels_go_into_one_axes(models):
         models[2].plot(ax=plt.subplots(1, 3)[1])
 
 
+def test_axes_that_are_no_subplot_hold_one_panel_and_not_several(models):
+    place = (0.1, 0.1, 0.8, 0.8)
+    ax = plt.figure().add_axes(place)
+    assert models[1].plot(ax=ax) is ax
+    for ax in (plt.figure().add_axes(place), plt.subplots()[1].inset_axes(place)):
+        with pytest.raises(ValueError, match=r"ax is no subplot.*; give a subplot, or 2 Axes"):
+            models[2].plot(ax=ax)
+
+
+def test_observations_of_the_output_that_is_shown_are_drawn():
+    X, Y = _data(2)
+    Y = np.column_stack([Y, X[:, 1]])
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(2))
+    learned = gvi.learn((X, Y), kernel=kernel, **FAST)
+    for output in (0, 1):
+        left, _ = plots.MapDisplay.from_estimator(learned, X, Y, output=output, resolution=5).ax_
+        np.testing.assert_array_equal(left.collections[-1].get_array(), Y[:, output])
+        for y in (Y[:, output], np.column_stack([Y, Y])):
+            with pytest.raises(ValueError, match=r"y has shape .*\[N, 2\], a column for each out"):
+                plots.MapDisplay.from_estimator(learned, X, y, output=output)
+
+
 @pytest.mark.draws
 def test_partial_dependence_has_the_moments_of_the_average(models):
     X, _ = _data(4)
@@ -278,6 +300,7 @@ def test_features_have_the_names_of_a_table(models):
         (lambda m: plots.draw(m[4], features=["z"]), "features has 'z'"),
         (lambda m: plots.draw(m[1], coverage=1.5), "coverage is 1.5"),
         (lambda m: m[1].plot(_data(1)[0], np.zeros(3)), "X has 50 rows and y has 3;"),
+        (lambda m: m[1].plot(_data(1)[0], np.zeros((50, 2))), r"y has shape \(50, 2\).*\[N, 1\]"),
         (lambda m: m[2].plot(np.full((9, 2), np.nan)), "X has NaN .* 9 of 9 rows"),
         (lambda m: m[4].plot_calibration(_data(4)[0], np.zeros(3)), "X has 50 rows and Y has 3;"),
     ],
