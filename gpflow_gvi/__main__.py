@@ -110,7 +110,7 @@ def _add_sweep(commands: Commands) -> None:
     add("--sample", type=int, metavar="N", help="execute N of the runs, drawn at random")
     add("--retry", action="store_true", help="execute failed runs again")
     add("--run-timeout", type=float, metavar="SECONDS", help="after which a run fails; 6 hours")
-    add("--figures", action="store_true", help="draw, for each run")
+    add("--figures", action="store_true", help="draw, for each run that is executed")
     add("--data-dir", type=Path, help=_DATA_DIR)
     add("--worker-memory", type=float, metavar="MB", help="above which a process is restarted")
     where = sweep.add_mutually_exclusive_group()
@@ -177,6 +177,10 @@ def _run(options: argparse.Namespace) -> int:
             )
     elif options.tensorboard and not (folder / "tensorboard").exists():
         raise ValueError(f"--tensorboard has no effect: {folder} is finished. Pass --force, too.")
+    else:
+        print(
+            f"{folder} is finished and keeps what it has; --force runs it again.", file=sys.stderr
+        )
     print((folder / "metrics.json").read_text("utf-8"), end="")
     print(folder)
     return 0

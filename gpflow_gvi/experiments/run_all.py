@@ -63,6 +63,7 @@ def run_all(
     :param connect: returns a context manager with a client of Dask; by default one with a process
         for each core of this machine. It is called when there is something to run.
     :param retry: whether runs that have failed before are executed again.
+    :param pictures: whether to draw the runs that are executed.
     """
     limits = limits or Limits()
     require_positive("limits.megabytes (--worker-memory)", limits.megabytes)
@@ -77,6 +78,8 @@ def run_all(
         named = {run.name: run for run in runs}
         _require_same_data(folder, [named[name] for name in named.keys() & records], data_dir)
         _relabel(results, records, named)
+        if pictures:
+            _tell_of_undrawn(folder, [name for name in named if name in records], records)
         missing = [
             run
             for name, run in named.items()
@@ -124,6 +127,18 @@ def _relabel(results: Results, records: dict[str, Record], named: Mapping[str, P
             "%s has %d results of other runs than these, which a report shows, too; choose another "
             "--folder to keep them apart.",
             *(results.path, len(others)),
+        )
+
+
+def _tell_of_undrawn(folder: Path, names: Iterable[str], records: dict[str, Record]) -> None:
+    """Tell that runs which are done stay as they are, if some of them have no figures."""
+    done_before = [folder / name for name in names if records[name]["status"] == "done"]
+    undrawn = [path for path in done_before if not any(path.glob("*.png"))]
+    if undrawn:
+        logger.warning(
+            "--figures draws no run that is finished, and %d of these have no figures. To run one "
+            "again: gpflow-gvi run %s --folder %s --force",
+            *(len(undrawn), undrawn[0] / "config.yaml", folder),
         )
 
 

@@ -83,7 +83,9 @@ def test_folder_of_a_run_and_what_becomes_of_it(config, tmp_path, monkeypatch, c
     assert run(experiment, tmp_path / "runs") == folder
     command = ["run", str(config), "--folder", str(tmp_path / "runs")]
     assert main(command) == 0
-    assert str(folder) in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert str(folder) in told.out
+    assert f"{folder} is finished and keeps what it has; --force runs it again." in told.err
     assert main([*command, "--tensorboard"]) == 2
     assert "is finished. Pass --force" in capsys.readouterr().err
     assert (folder / "run.json").stat().st_mtime_ns == before

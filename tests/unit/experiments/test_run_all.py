@@ -267,6 +267,21 @@ def test_a_sweep_goes_on_where_it_was(points, tmp_path, caplog, here):
             json.loads(line)
 
 
+def test_finished_runs_that_figures_leave_without_one_are_told_of(points, tmp_path, caplog, here):
+    folder = tmp_path / "runs"
+    here("done", "done", "failed", "done")
+    run_all(points, folder, pictures=True)
+    assert not caplog.text
+    (folder / points[0].name).mkdir()
+    (folder / points[0].name / "losses.png").touch()
+    run_all(points, folder)
+    assert not caplog.text
+    run_all(points, folder, pictures=True)
+    assert "draws no run that is finished, and 2 of these have no figures" in caplog.text
+    config = folder / points[1].name / "config.yaml"
+    assert f"gpflow-gvi run {config} --folder {folder} --force" in caplog.text
+
+
 def test_results_have_the_labels_that_their_runs_have_now(tmp_path, here, caplog):
     path, folder = tmp_path / "sweep.yaml", tmp_path / "runs"
 
