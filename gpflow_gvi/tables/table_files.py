@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .._core.files import new_file
 from . import text_cells
+from .decimals import Decimals, decimals_of, has_commas
 from .requirements import required
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class TextFormat(NamedTuple):
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
     decimal: str = "."
+    others: tuple[str, ...] = ()
+    """The columns whose decimal mark is the other one of comma and point."""
 
     @classmethod
     def of(cls, path: Path, like: TextFormat | None = None) -> TextFormat:
@@ -97,6 +100,15 @@ class TextFormat(NamedTuple):
         """
         return self.decimal == "," or self.separator == ";"
 
+    @property
+    def decimals(self) -> Decimals:
+        """The decimal marks of all columns."""
+        return Decimals(self.decimal, self.others)
+
+    def with_decimals(self, found: Decimals) -> TextFormat:
+        """Return the format with other decimal marks."""
+        return self._replace(decimal=found.mark, others=found.others)
+
     def __str__(self) -> str:
         """Return its unusual features in words."""
         names = {"\t": "tabs", ";": "semicolons", "|": "bars"}
@@ -120,12 +132,12 @@ def read(path: Path) -> tuple[pd.DataFrame, TextFormat]:
             is_text = form.separator == ";"
             if not is_text:
                 table = pandas.read_csv(path, **_options(form) | {"dtype": None})
-                is_text = text_cells.has_commas(table, form.separator)
+                is_text = has_commas(table)
             if is_text:
                 table = pandas.read_csv(path, **_options(form))
-                form = form._replace(decimal=text_cells.decimal_of([table], form.separator))
+                form = form.with_decimals(decimals_of([table], form.names, form.separator))
             _require_rows(path, len(table))
-    table = text_cells.canonical(table, form.decimal)
+    table = text_cells.canonical(table, form.decimals.of)
     columns = {name: text_cells.typed(column) for name, column in table.items()}
     return pandas.DataFrame(columns, index=table.index), form
 
@@ -149,18 +161,19 @@ def chunks(
                     part = _in_pandas(own)
                     part.index += count
                     count += len(part)
-                    yield own, text_cells.canonical(part, form.decimal), form
+                    yield own, text_cells.canonical(part, form.decimals.of), form
             return
         form = TextFormat.of(path, like)
         _require_names(path, form)
-        usual = like.decimal if like and like.separator == form.separator else None
+        usual = like.decimals if like and like.separator == form.separator else None
+        names = like.names if like else form.names
         in_parts = functools.partial(pandas.read_csv, path, chunksize=size, **_options(form))
         with in_parts() as parts:
-            form = form._replace(decimal=text_cells.decimal_of(parts, form.separator, usual))
+            form = form.with_decimals(decimals_of(parts, names, form.separator, usual))
         with in_parts() as parts:
             for part in parts:
                 _require_rows(path, len(part))
-                yield part, text_cells.canonical(part, form.decimal), form
+                yield part, text_cells.canonical(part, form.decimals.of), form
 
 
 @contextlib.contextmanager

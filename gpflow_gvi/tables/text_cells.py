@@ -6,7 +6,7 @@ Words such as "NA" are missing numbers or dates, and may be categories among oth
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from .requirements import required
@@ -27,9 +27,12 @@ NO_NUMBER = NO_TEXT | {
 _CURRENCY = "$€£¥"
 _SPACES = " \u00a0\u202f"  # thousands are also set apart by spaces that do not break
 
+AROUND = f"+−-%(){_CURRENCY}{_SPACES}"
+"""What may stand before and behind the digits of a number."""
+
 
 def _pattern(decimal: str, group: str) -> re.Pattern[str]:
-    whole = rf"\d{{1,3}}(?:[{group}'’{_SPACES}]\d{{3}})+|\d*"
+    whole = rf"[1-9]\d{{0,2}}(?:[{group}'’{_SPACES}]\d{{3}})+|\d*"
     return re.compile(
         rf"([+−-]?)[{_SPACES}]?[{_CURRENCY}]?[{_SPACES}]?({whole})(?:{decimal}(\d*))?"
         rf"([eE][+-]?\d+)?[{_SPACES}]?[%{_CURRENCY}]?"
@@ -37,85 +40,35 @@ def _pattern(decimal: str, group: str) -> re.Pattern[str]:
 
 
 _NUMBER = {".": _pattern(r"\.", ","), ",": _pattern(",", r"\.")}
-_COMMA = re.compile(r"(?![1-9]\d{0,2}(?:,\d{3})+(?!\d))[\d.]*,\d+")
-_COMMA_OR_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+")
-_POINT = re.compile(r"(?![1-9]\d{0,2}(?:\.\d{3})+(?!\d))[\d,]*\.\d+")
-_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
-_MILLIONS = {mark: re.compile(rf"[1-9]\d{{0,2}}(?:{mark}\d{{3}}){{2}}") for mark in (",", r"\.")}
-
-
-def decimal_of(parts: Iterable[pd.DataFrame], separator: str, usual: str | None = None) -> str:
-    """Return the decimal separator, "." or ",", of a table of text in parts.
-
-    A comma is, where numbers such as 3,5 or 1.234.567 occur, and none such as 3.5 or 1,234,567. If
-    there are only numbers such as 1,234 it is the usual one; where none is known, a comma if
-    columns are set apart by semicolons, as they are where the comma is taken, or points are what
-    sets thousands apart there.
-    """
-    found = usual or "."
-    for part in parts:
-        if _has(_POINT, part, ".") or _has(_MILLIONS[","], part, ","):
-            return "."
-        if has_commas(part, "" if usual else separator):
-            found = ","
-    return found
-
-
-def has_commas(table: pd.DataFrame, separator: str) -> bool:
-    """Whether commas in text may be before decimals."""
-    if _has(_COMMA, table, ",") or _has(_MILLIONS[r"\."], table, "."):
-        return True
-    return separator == ";" and (
-        _has(_COMMA_OR_THOUSANDS, table, ",")
-        or any(_sets_thousands_apart(table[[name]]) for name in table)
-    )
-
-
-def _sets_thousands_apart(column: pd.DataFrame) -> bool:
-    """Whether points do so in a column: numbers of four digits and more have one, others none."""
-    cells = list(_cells(column, ""))
-    pointed = [cell for cell in cells if "." in cell]
-    longest = max((len(cell) for cell in cells if cell.isdigit()), default=0)
-    return bool(pointed) and longest == 3 and all(map(_THOUSANDS.fullmatch, pointed))
-
-
-def _has(numbers: re.Pattern[str], table: pd.DataFrame, mark: str) -> bool:
-    """Whether one of the cells that have a mark is such a number."""
-    return any(map(numbers.fullmatch, _cells(table, mark)))
-
-
-def _cells(table: pd.DataFrame, mark: str) -> Iterator[str]:
-    """Yield the different cells that have a mark, without sign, currency and percent sign."""
-    for _, column in table.items():
-        if _is_text(column):
-            known = column.dropna()
-            for cell in known[known.str.contains(mark, regex=False)].unique():
-                yield cell.strip(f"+−-%(){_CURRENCY}{_SPACES}")
 
 
 def without(words: Collection[str], column: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column in which cells of text are missing if they are among words."""
-    return column.mask(column.isin(list(words))) if _is_text(column) else column
+    return column.mask(column.isin(list(words))) if is_text(column) else column
 
 
-def _is_text(column: pd.Series[Any]) -> bool:
+def is_text(column: pd.Series[Any]) -> bool:
+    """Whether the cells of a column are text, as far as there are any."""
     return bool(required("pandas.api.types").is_string_dtype(column.dropna()))
 
 
-def canonical(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """Return a table whose text has numbers written as Python does, and the rest as it is."""
+def canonical(table: pd.DataFrame, decimal: Callable[[str], str]) -> pd.DataFrame:
+    """Return a table whose text has numbers written as Python does, and the rest as it is.
+
+    :param decimal: a function of the name of a column, which returns its decimal mark.
+    """
     to_numeric = required("pandas").to_numeric
     found = {}
     for name, cells in table.items():
         # Levels that pandas keeps although no row has them are none of the table.
         column = cells.astype(object) if cells.dtype == "category" else cells
-        known = column.dropna()
-        if not _is_text(column):
+        known, mark = column.dropna(), decimal(str(name))
+        if not is_text(column):
             found[name] = column
             continue
-        if decimal == ".":
+        if mark == ".":
             known = known[to_numeric(known, errors="coerce").isna()]
-        written = {text: _canonical(text, decimal) for text in known.unique()}
+        written = {text: canonical_number(text, mark) for text in known.unique()}
         changed = {text: new for text, new in written.items() if text != new}
         found[name] = (
             column.map(lambda text, new=changed: new.get(text, text)) if changed else column
@@ -123,7 +76,8 @@ def canonical(table: pd.DataFrame, decimal: str) -> pd.DataFrame:
     return required("pandas").DataFrame(found, index=table.index)
 
 
-def _canonical(text: str, decimal: str) -> str:
+def canonical_number(text: str, decimal: str) -> str:
+    """Return a number as Python writes it, and other text as it is."""
     cell = text.strip()
     is_loss = cell.startswith("(") and cell.endswith(")")  # as accountants write what is below zero
     match = _NUMBER[decimal].fullmatch(cell[1:-1] if is_loss else cell)
@@ -138,7 +92,7 @@ def typed(column: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column of canonical text as numbers or truth values, if it is of such alone."""
     cells = without(NO_NUMBER, column)
     known = cells.dropna()
-    if not len(known) or not _is_text(column):
+    if not len(known) or not is_text(column):
         return column
     if set(known.unique()) <= TRUTH.keys():
         found = cells.map(TRUTH)

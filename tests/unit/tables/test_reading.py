@@ -95,6 +95,63 @@ def test_what_a_file_leaves_open_is_as_in_the_one_learned_from(learned, new, exp
     assert list(part["x"]) == expected
 
 
+CLOCKS = "druck{0}uhrzeit{0}y\n0,610{0}00.00{0}1,219\n0,715{0}12.30{0}2,450\n"
+LISTS = 'size,on,price\n{}"1,2",560\n{}"2,3","5,805"\n{}"1,3","1,200"\n'
+
+AT_ODDS = {
+    "clocks": (CLOCKS.format(";"), {"druck": [0.61, 0.715], "y": [1.219, 2.45]}, "'uhrzeit' has"),
+    "tabs": (CLOCKS.format("\t"), {"druck": [0.61, 0.715], "uhrzeit": [0.0, 12.3]}, "'druck' has"),
+    "places": ("a;lat\n2,5;8.5\n1,250;48.137\n", {"a": [2.5, 1.25], "lat": [8.5, 48.137]}, "'lat'"),
+    "lists": (LISTS.format("1,", "2,", "3,"), {"price": [560.0, 5805.0, 1200.0]}, "'on' has '1,2'"),
+    "lists beside points": (
+        LISTS.format("1.5,", "2.5,", "3.5,"),
+        {"size": [1.5, 2.5, 3.5], "price": [560.0, 5805.0, 1200.0]},
+        r"'on' has '1,2' \(read as text\), column 'size' has '1\.5' \(read as 1\.5\)",
+    ),
+    "both in one": (
+        "a;b\n0,5;x\n3.5;y\n1,250;z\n",
+        {"a": [0.5, 3.5, 1.25]},
+        "'a' has '0,5' .* and",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AT_ODDS)
+def test_columns_with_commas_and_points_are_each_read_by_what_is_in_them(case, tmp_path):
+    text, expected, warning = AT_ODDS[case]
+    (tmp_path / "data.csv").write_text(text)
+    with pytest.warns(UserWarning, match=f"a decimal comma and some a decimal point: .*{warning}"):
+        table, _ = table_files.read(tmp_path / "data.csv")
+    for name, numbers in expected.items():
+        assert_close(table[name], numbers)
+
+
+@pytest.mark.parametrize("other", ["1.2 or so", "01.02.2016", "1.10.2", "3.5 of it"])
+def test_text_says_nothing_about_numbers(other, tmp_path):
+    (tmp_path / "data.csv").write_text(f"a;b\n0,610;{other}\n1,219;{other}\n2,000;3.5\n")
+    assert_close(table_files.read(tmp_path / "data.csv")[0]["a"], [0.61, 1.219, 2.0])
+    (tmp_path / "data.csv").write_text('a,b\n560,"1,2,3"\n"5,805","1,2"\n"1,200","2,3,4"\n')
+    assert_close(table_files.read(tmp_path / "data.csv")[0]["a"], [560.0, 5805.0, 1200.0])
+
+
+def test_a_group_of_thousands_does_not_begin_with_zero(tmp_path):
+    (tmp_path / "data.csv").write_text('a,b\n1.5,x\n2.5,y\n"0,610",z\n')
+    with pytest.warns(UserWarning, match=r"column 'a' has '0,610' \(read as text\)"):
+        assert table_files.read(tmp_path / "data.csv")[0]["a"].tolist() == ["1.5", "2.5", "0,610"]
+
+
+@pytest.mark.parametrize("more", ["n\n0,500;{}3.5\n7;{}4.25\n", "n\n2,500;{}3.5\n7;{}4.25\n"])
+def test_only_columns_that_were_learned_from_tell_what_a_comma_is(more, tmp_path):
+    (tmp_path / "data.csv").write_text("x;lat;y\n2,5;48.5;1,5\n5;8.25;2,5\n7,5;8.5;2,5\n")
+    with pytest.warns(UserWarning, match="'lat' has '48.5' .read as 48.5., column 'x' has '2,5'"):
+        like = prepare(tmp_path / "data.csv", "y", task="regression").written
+    (tmp_path / "new.csv").write_text("x;lat;" + more.format("48.137;", "8.125;"))
+    ((_, part, form),) = table_files.chunks(tmp_path / "new.csv", 10, like)
+    assert part["x"].tolist() == [more[2:7].replace(",", "."), "7"]
+    assert part["lat"].tolist() == ["48.137", "8.125"]
+    assert form.decimal == ","
+
+
 @pytest.mark.parametrize(("separator", "decimal"), [*itertools.product(";\t|", ".,"), (",", ".")])
 @pytest.mark.parametrize("digits", [2, 3, 10])
 def test_what_pandas_writes_is_read(separator, decimal, digits, tmp_path):
