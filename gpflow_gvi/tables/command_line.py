@@ -71,8 +71,10 @@ def _learn(options: argparse.Namespace) -> int:
         outcome = learn_prepared(prepared, **chosen)
         progress.now(f"writing {output}")
         outcome.model.save(output, overwrite=options.overwrite)
+    print(outcome, flush=True)
+    with progress.spoken(1, sys.stderr):
+        progress.now("drawing the page on it")
         write_page(outcome, path, output / "report.html")
-    print(outcome)
     print(f"\nThe page on it is {output / 'report.html'}. To predict other rows:")
     print(f"  gpflow-gvi predict {output} NEW.csv")
     return 0

@@ -92,8 +92,9 @@ def pictures(outcome: Outcome) -> Pictures:
     model, found = outcome.model, Pictures()
     names, table = list(model.feature_groups_), outcome.rows
     if outcome.held_out is not None and outcome.scores is not None:
-        table, y = outcome.held_out
-        X = model.inputs(table)
+        rows, y = outcome.held_out
+        # What is in few rows, or in early ones alone, may have no value among those held out.
+        table, X = required("pandas").concat([table, rows]), model.inputs(rows)
         add = _add_numbers if model.classes_ is None else _add_classes
         add(found, model, X, y, *outcome.scores.predicted)
         is_known = slice(None) if model.classes_ is None else np.isin(y, model.classes_)

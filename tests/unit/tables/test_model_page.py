@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 import sklearn.metrics
 
-from gpflow_gvi.tables import learn_table
+from gpflow_gvi.__main__ import main
+from gpflow_gvi.tables import learn_table, model_page
 from gpflow_gvi.tables.model_page import dependence, write_page
 from tests.tolerances import assert_close
 
@@ -137,3 +138,25 @@ def test_a_column_with_no_value_in_the_rows_learned_from_and_names_that_clash(tm
     assert outcome.model.feature_names_in_.count("kind_a") == 2
     assert "late" in outcome.model.feature_groups_
     assert _page(outcome, tmp_path).count("<img") == 4
+
+
+@pytest.mark.slow
+def test_columns_with_no_value_in_the_last_rows_are_drawn_after_the_outcome_is_said(
+    tmp_path, monkeypatch, capsys
+):
+    rng = np.random.default_rng(0)
+    is_late = np.arange(N) >= 0.7 * N
+    table = pd.DataFrame({"day": DAYS, "old": np.where(is_late, np.nan, rng.random(N))})
+    table["since"] = table["day"].mask(is_late)
+    table["x"] = rng.random(N)
+    table.assign(y=table["x"]).to_csv(tmp_path / "data.csv", index=False)
+
+    def write(outcome, *places):
+        assert str(outcome) in capsys.readouterr().out
+        write_page(outcome, *places)
+
+    monkeypatch.setattr(model_page, "write_page", write)
+    command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--effort", "fast"]
+    model = tmp_path / "model"
+    assert main([*command, "--predictor", "none", "--output", str(model)]) == 0
+    assert (model / "report.html").read_text("utf-8").count("<img") == 4
