@@ -21,7 +21,7 @@ _DATE = re.compile(
     r"(?:\d{1,4}[-./]\d{1,2}(?:[-./]\d{1,4})?"
     r"|(?:\d{1,2}[- ])?[A-Za-z]{3,9}[- ](?:\d{1,2}, )?\d{4})(?:[ T]\d.*)?"
 )
-_NUMBERED = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%Y/%m/%d")
+_NUMBERED = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%Y/%m/%d")
 _NAMED = ("%d-%b-%Y", "%d %b %Y", "%b %d, %Y", "%b %Y", "%b-%Y", "%d %B %Y", "%B %d, %Y", "%B %Y")
 _ISO = "ISO8601"
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
@@ -31,7 +31,8 @@ FORMATS = (_ISO, *(day + time for day in (*_NUMBERED, *_NAMED) for time in _TIME
 NUM_TRIED = 100
 """The number of cells that are tried with every format."""
 
-_MONTH_FIRST, _DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
+_DAY_FIRST = {"%m/%d/%Y": "%d/%m/%Y", "%m-%d-%Y": "%d-%m-%Y"}
+"""The format with the day first, by that with the month first."""
 
 
 class Dates(NamedTuple):
@@ -72,7 +73,8 @@ class Dates(NamedTuple):
     @property
     def order(self) -> str:
         """The order of day and month in words, empty where the format leaves no doubt."""
-        orders = {_MONTH_FIRST: "month/day/year", _DAY_FIRST: "day/month/year"}
+        orders = dict.fromkeys(_DAY_FIRST, "month/day/year")
+        orders |= dict.fromkeys(_DAY_FIRST.values(), "day/month/year")
         return orders.get(self.format.partition(" ")[0], "")
 
     def is_guessed(self, column: pd.Series[Any]) -> bool:
@@ -125,7 +127,8 @@ def _ordered(
 
     A column without a day after the twelfth, or one that is the same either way, leaves both open.
     """
-    other = written.replace(_MONTH_FIRST, _DAY_FIRST)
+    day, *time = written.split(" ", 1)
+    other = " ".join([_DAY_FIRST.get(day, day), *time])
     swapped = _days(column, other) if other != written else None
     if swapped is None or not np.array_equal(np.isnan(swapped), np.isnan(days)):
         return written, days

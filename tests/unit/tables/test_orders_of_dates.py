@@ -10,23 +10,25 @@ from gpflow_gvi.__main__ import main
 from gpflow_gvi.tables.dates import Dates
 
 DAY, MONTH = "%d/%m/%Y", "%m/%d/%Y"
+DAY_DASHED, MONTH_DASHED = "%d-%m-%Y", "%m-%d-%Y"
+ORDERS = DAY, MONTH, DAY_DASHED, MONTH_DASHED
 SHUFFLE = np.random.default_rng(0).permutation
 
 COLUMNS = {
-    "month starts": (pd.date_range("2016-01-01", periods=48, freq="MS"), (DAY, MONTH)),
-    "the last first": (pd.date_range("2016-01-01", periods=48, freq="MS")[::-1], (DAY, MONTH)),
+    "month starts": (pd.date_range("2016-01-01", periods=48, freq="MS"), ORDERS),
+    "the last first": (pd.date_range("2016-01-01", periods=48, freq="MS")[::-1], ORDERS),
     "in any order": (
         pd.DatetimeIndex(SHUFFLE(pd.date_range("2016-01-01", periods=48, freq="MS"))),
-        (DAY, MONTH),
+        ORDERS,
     ),
     "only in order": (
         pd.to_datetime(["2016-01-05", "2016-02-03", "2016-02-11", "2016-07-02"]),
-        (DAY, MONTH),
+        ORDERS,
     ),
-    "a late day": (pd.to_datetime(["2016-03-05", "2016-02-13", "2016-04-01"]), (DAY, MONTH)),
+    "a late day": (pd.to_datetime(["2016-03-05", "2016-02-13", "2016-04-01"]), ORDERS),
     "times of day": (
         pd.date_range("2016-01-01", periods=48, freq="MS"),
-        (f"{DAY} %H:%M", f"{MONTH} %H:%M"),
+        tuple(f"{order} %H:%M" for order in ORDERS),
     ),
 }
 
@@ -42,28 +44,33 @@ def test_the_order_of_day_and_month_is_that_of_the_rows(case, is_day_first):
         assert not dates.is_guessed(column)
 
 
-def test_where_the_rows_do_not_tell_the_file_does():
-    column = pd.Series(["01/02/2016", "01/03/2016", "01/04/2016"])
-    assert Dates.of(column).format == MONTH
-    assert Dates.of(column, is_day_first=True).format == DAY
+@pytest.mark.parametrize(("day", "month"), [(DAY, MONTH), (DAY_DASHED, MONTH_DASHED)])
+def test_where_the_rows_do_not_tell_the_file_does(day, month):
+    column = pd.Series(pd.date_range("2016-02-01", periods=3, freq="MS").strftime(day))
+    assert Dates.of(column).format == month
+    assert Dates.of(column, is_day_first=True).format == day
     assert Dates.of(column, is_day_first=True).is_guessed(column)
     other = pd.Series(["01.02.2016", "01.03.2016"])
     assert not Dates.of(other).is_guessed(other)
 
 
+@pytest.mark.parametrize("mark", ["/", "-"])
 @pytest.mark.parametrize(
     ("separator", "decimal", "order"),
     [(";", ",", "day/month/year"), (",", ".", "month/day/year")],
 )
-def test_a_guess_is_warned_of_and_printed(separator, decimal, order, tmp_path, capsys):
-    table = pd.DataFrame(
-        {"on": [f"01/{1 + i % 12:02d}/2016" for i in range(24)], "y": np.arange(24) / 2}
-    )
+def test_a_guess_is_warned_of_and_printed(separator, decimal, order, mark, tmp_path, capsys):
+    first = f"01{mark}{{:02d}}{mark}2016"
+    table = pd.DataFrame({"on": [first.format(1 + i % 12) for i in range(24)]})
+    table["y"] = np.arange(24) / 2
     table.to_csv(tmp_path / "data.csv", index=False, sep=separator, decimal=decimal)
     command = ["learn", str(tmp_path / "data.csv"), "--target", "y", "--held-out", "0.001"]
     assert main([*command, "--output", str(tmp_path / "model")]) == 2  # which ends it early
     said = capsys.readouterr().err
-    assert f"such as '01/01/2016', which are read as {order}: nothing in them tells which" in said
+    assert (
+        f"such as '{first.format(1)}', which are read as {order}: nothing in them tells which"
+        in said
+    )
     assert f"of dates on (read as {order})" in said
 
 
