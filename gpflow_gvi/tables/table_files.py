@@ -235,13 +235,12 @@ def writer(path: Path) -> Iterator[Callable[[Any, pd.DataFrame, TextFormat], Non
             nonlocal file
             is_first, is_text = file is None, isinstance(own, required("pandas").DataFrame)
             if not is_parquet(path):
-                if is_first and form.encoding == "utf-8-sig":
-                    stream.write(codecs.BOM_UTF8)
-                file = stream
                 separator = "\t" if _has_tabs(path) else form.separator
                 options = {"sep": separator, "decimal": form.decimal}
                 table = (own if is_text else _in_pandas(own).set_index(more.index)).join(more)
-                table.to_csv(file, header=is_first, index=False, mode="wb", **options)
+                text = table.to_csv(header=is_first, index=False, **options)
+                file = file or _encoder(form.encoding, text)
+                stream.write(file.encode(text))
                 return
             from_pandas = required("pyarrow").Table.from_pandas
             part = from_pandas(own, preserve_index=False) if is_text else own
@@ -255,6 +254,18 @@ def writer(path: Path) -> Iterator[Callable[[Any, pd.DataFrame, TextFormat], Non
             file.write_table(part.cast(file.schema))
 
         yield write
+
+
+def _encoder(encoding: str, text: str) -> codecs.IncrementalEncoder:
+    """Return an encoder of a text and of what follows it, of UTF-8 if another does not have it.
+
+    What is predicted may have other characters than the file has, all of them in its header.
+    """
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        encoding = "utf-8-sig"
+    return codecs.getincrementalencoder(encoding)()  # with one byte order mark, if any
 
 
 def _require_rows(path: Path, count: int) -> None:

@@ -164,13 +164,20 @@ def test_what_pandas_writes_is_read(separator, decimal, digits, tmp_path):
     pd.testing.assert_frame_equal(found, table, check_dtype=False)
 
 
-def test_predictions_are_written_as_the_file_is(tmp_path):
-    (tmp_path / "data.csv").write_bytes("Größe;art\n1,5;a\n".encode("utf-8-sig"))
+@pytest.mark.parametrize(
+    ("encoding", "name", "expected"),
+    [
+        *((each, "mean", each) for each in ("utf-8", "utf-8-sig", "utf-16", "cp1252")),
+        ("cp1252", "λ_mean", "utf-8-sig"),  # which it cannot write
+    ],
+)
+def test_predictions_are_written_as_the_file_is(encoding, name, expected, tmp_path):
+    (tmp_path / "data.csv").write_bytes("Größe;art\n1,5;ä\n2,5;b\n".encode(encoding))
     with table_files.writer(tmp_path / "out.csv") as write:
         for part, _, written in table_files.chunks(tmp_path / "data.csv", 1):
-            write(part, pd.DataFrame({"mean": [2.5]}, index=part.index), written)
-    text = (tmp_path / "out.csv").read_bytes().decode("utf-8-sig")
-    assert text.splitlines() == ["Größe;art;mean", "1,5;a;2,5"]
+            write(part, pd.DataFrame({name: [2.5]}, index=part.index), written)
+    text = f"Größe;art;{name}\n1,5;ä;2,5\n2,5;b;2,5\n"
+    assert (tmp_path / "out.csv").read_bytes() == text.encode(expected)
 
 
 def test_one_slip_in_a_column_of_numbers_is_said_and_taken_for_missing(tmp_path):
