@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from .._core import progress
 from .._core.quiet import loading
-from .requirements import require_extra, require_file, require_new
+from .requirements import require_extra, require_file, require_new, require_writable
 
 Commands: TypeAlias = "argparse._SubParsersAction[Any]"
 
@@ -58,6 +58,7 @@ def _learn(options: argparse.Namespace) -> int:
     require_extra("pandas", "jinja2", "matplotlib")
     _require_free(output, overwrite=options.overwrite)
     require_file(path)
+    require_writable(output)
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"seed is {options.seed}; it must be at least 0 and below 2^32.")
     names = ("predictor", "task", "held_out", "split", "drop", "keep")

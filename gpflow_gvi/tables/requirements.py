@@ -6,6 +6,7 @@ import collections
 import difflib
 import importlib
 import importlib.util
+import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,19 @@ def require_new(path: Path) -> None:
             f"{path} is there already; pass --overwrite to replace it, or name another file by "
             "--output."
         )
+
+
+def require_writable(folder: Path) -> None:
+    """Raise unless a folder can be made, with those that it is in; none is left there."""
+    place = next(each for each in folder.expanduser().resolve().parents if each.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=place):
+            pass
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be written: {place} takes no new folder ({error.strerror}). Give "
+            "another place by --output, or make this one writable."
+        ) from error
 
 
 def require_extra(*modules: str) -> None:

@@ -76,6 +76,7 @@ MISTAKES = {
     "predictor": (["learn", "data.csv", "--target", "price", "--predictor", "x"], "ridge"),
     "held out": (["learn", "data.csv", "--target", "price", "--held-out", "2"], "held-out is"),
     "folder": (["learn", "data.csv", "--target", "price", "--output", "used"], "used is in use"),
+    "place": (["learn", "data.csv", "--target", "price", "--output", "data.csv/m"], "m cannot be"),
     "header": (["learn", "empty.csv", "--target", "price"], "empty.csv is empty"),
     "seed": (["learn", "data.csv", "--target", "price", "--seed", "-1"], "seed is -1; it must be"),
     "kind": (["learn", "data.npz", "--target", "price"], "data.npz is no table by its name"),
