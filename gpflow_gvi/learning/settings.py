@@ -248,8 +248,8 @@ class Settings:
     training, it is tempered by predictions of each row by all the others."""
     refit: bool = True
     """Whether rows that were held out for validation join the others in the end: P is conditioned
-    on all rows, Q is trained on them for as long as was best (a network that alone is its mean goes
-    on from where it was best), and tempered by the factor that was best."""
+    on all rows, Q is trained on them for as long as was best, and tempered by the factor that was
+    best. A network in its mean goes on from where it was best, and its covariance stays."""
     validation_fraction: float | None = None
     """The fraction of the rows to hold out for validation, where no validation data are given. By
     default it is a tenth where Q is trained, and nothing elsewhere."""
