@@ -194,7 +194,8 @@ class GVIRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def predict_log_density(self, X: Any, y: Any) -> AnyNDArray:
         """Return the log density of each observed y at X, [N] or [N, J]: [N].
 
-        Columns of y are summed over. One that was constant in `fit` has no density.
+        It is that of all columns of a row together, which are correlated if they were learned so. A
+        column that was constant in `fit` has no density.
         """
         X, Y = self._rows(X), np.asarray(observations("y", y))
         if self.learned_ is None or not np.all(self._varies):

@@ -9,6 +9,10 @@ from gpflow.kernels import Kernel, MultioutputKernel
 
 from .._core import images, outputs
 
+ROWS_AT_ONCE = 500
+"""Rows [x, j] whose covariances are all computed at once, though only those at one x are kept: it
+takes far less time than one x after the other."""
+
 
 class OutputAsInput(MultioutputKernel):
     """Cov(f_i(x), f_j(x')) = k([x, i], [x', j]), for J outputs.
@@ -61,12 +65,18 @@ class OutputAsInput(MultioutputKernel):
         J, numbers = self._num_outputs, tf.range(self._num_outputs)
         if not full_output_cov:
             return tf.reshape(outputs.variance(self.kernel, at_output(X, numbers)), [-1, J])
-        members = tf.reshape(at_output(X, numbers), [-1, J, tf.shape(X)[-1] + 1])  # [N, J, D + 1]
+        X = tf.convert_to_tensor(X)
+        N = tf.shape(X)[0]
+        size = tf.clip_by_value(N, 1, max(1, ROWS_AT_ONCE // J))
+        count = -(-N // size)
+        places = tf.minimum(tf.range(count * size), N - 1)  # the last block is filled up
+        blocks = tf.reshape(tf.gather(X, places), [count, size, tf.shape(X)[1]])
         # AutoGraph would take longer to convert what lies beneath than that takes to run.
-        of_input = tf.autograph.experimental.do_not_convert(
-            lambda rows: outputs.covariance(self.kernel, rows)[0]
+        of_block = tf.autograph.experimental.do_not_convert(
+            lambda rows: tf.einsum("ninj->nij", self.K(rows))
         )
-        return tf.map_fn(of_input, members)
+        found = tf.map_fn(of_block, blocks)  # [count, size, J, J]
+        return tf.reshape(found, [count * size, J, J])[:N]
 
     def _between(self, X: TensorType, X2: TensorType | None, numbers: TensorType) -> tf.Tensor:
         rows = at_output(X, numbers), None if X2 is None else at_output(X2, numbers)

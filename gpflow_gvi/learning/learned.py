@@ -126,7 +126,10 @@ class Learned(Presented):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def predict_log_density(self, data: RegressionData) -> tf.Tensor:
-        """Return the log density of each observed y, or of its label the log probability: [N]."""
+        """Return the log density of each observed y, or of its label the log probability: [N].
+
+        It is that of all columns of a row together, which are correlated if they were learned so.
+        """
         X, Y = self.inputs.standard(data[0]), self.standard_y(data[1])
         if draws_samples(self.likelihood):
             rows = X, *self.model.predict_f(X), labels.observed(self.likelihood, Y)

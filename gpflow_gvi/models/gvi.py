@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import InputData, MeanAndVariance, Parameter, RegressionData
 from gpflow.inducing_variables import InducingVariables
 from gpflow.likelihoods import Likelihood
@@ -24,7 +25,13 @@ from ..divergences import Divergence, InducingKL
 from ..divergences.kl import inducing_kl
 from ..errors import NoEvidenceBoundError
 from ..gaussian_process import GaussianProcess, common_outputs
-from ..likelihoods import are_labels, observed_columns, require_usable
+from ..likelihoods import (
+    are_labels,
+    degrees_of_freedom,
+    is_gaussian,
+    observed_columns,
+    require_usable,
+)
 from ..losses import LogLoss, Loss
 from ..training import Trainable
 from ..training.guard import GuardedStep, LossTerms, require_finite
@@ -261,8 +268,21 @@ class GVI(Trainable, SVGP):
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
-        """Return the log density of each observed y: [N]."""
-        return super().predict_log_density(self._observed(data), full_cov, full_output_cov)
+        """Return the log density of each observed y, all columns of a row together: [N].
+
+        Under Gaussian noise they are as correlated as the outputs of Q are. Under any other
+        likelihood, and with the tails of Student's t, it is GPflow's sum over the columns.
+        """
+        X, Y = self._observed(data)
+        noise, kernel = self.likelihood, self.variational.kernel
+        has_joint_law = is_gaussian(noise) and degrees_of_freedom(noise) is None
+        if full_cov or full_output_cov or not has_joint_law or not outputs.correlated(kernel):
+            return super().predict_log_density((X, Y), full_cov, full_output_cov)
+        self.require_columns(outputs.num_outputs(kernel), Y)
+        mean, covariance = self.predict_f(X, full_output_cov=True)
+        covariance += tf.linalg.diag(noise.conditional_variance(X, mean))
+        law = tfp.distributions.MultivariateNormalTriL(mean, tf.linalg.cholesky(covariance))
+        return law.log_prob(Y)
 
     @_unconverted
     def predict_f_samples(

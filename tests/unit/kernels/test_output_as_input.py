@@ -10,7 +10,7 @@ from gpflow.kernels import Coregion, LinearCoregionalization, Matern32, SquaredE
 
 import gpflow_gvi as gvi
 from gpflow_gvi._core import outputs
-from gpflow_gvi.kernels import OutputAsInput
+from gpflow_gvi.kernels import OutputAsInput, output_as_input
 from gpflow_gvi.mean_functions import MeanOfOutputs
 from tests.tolerances import assert_close, assert_estimates
 
@@ -85,6 +85,14 @@ def test_samples_have_its_covariance_between_outputs(stacked, rng):
     assert_estimates(np.cov(samples, rowvar=False), expected, np.sqrt(variance / 100_000))
 
 
+def test_many_rows_have_the_covariance_of_each(stacked, expected, rng):
+    """They are computed in blocks, of which the last is not full."""
+    X = rng.normal(size=(2 * (output_as_input.ROWS_AT_ONCE // J) + 5, D))
+    kernel = OutputAsInput(stacked, J)
+    assert_close(kernel(X, full_cov=False), expected(X, full_cov=False))
+    assert kernel(X[:0], full_cov=False).shape == (0, J, J)
+
+
 def test_in_a_graph_with_any_number_of_rows(stacked, rng):
     kernel = OutputAsInput(stacked, J)
     specification = [tf.TensorSpec([None, D], tf.float64)]
@@ -92,6 +100,6 @@ def test_in_a_graph_with_any_number_of_rows(stacked, rng):
         call = tf.function(
             lambda X, full=full: kernel(X, **full), input_signature=specification, autograph=False
         )
-        for N in (1, 3):
+        for N in (1, 3, output_as_input.ROWS_AT_ONCE // J + 1):
             X = rng.normal(size=(N, D))
             assert_close(call(X), kernel(X, **full))

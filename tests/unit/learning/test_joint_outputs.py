@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 from gpflow.kernels import SquaredExponential
+from scipy import stats
 
 import gpflow_gvi as gvi
 from gpflow_gvi.learning.joint_outputs import observed
@@ -121,11 +122,34 @@ def test_predictions_have_all_outputs(learned, tmp_path):
     assert_close(again[1], variance)
     assert learned.predict_f(x, full_cov=True)[1].shape == (J, 5, 5)
     assert learned.predict_f_samples(x, 3).shape == (3, 5, J)
-    density = learned.predict_log_density((x, _truth(x[:, 0])))
-    expected = -0.5 * (np.log(2.0 * np.pi * variance) + (_truth(x[:, 0]) - mean) ** 2 / variance)
-    assert_close(density, np.sum(expected, axis=1))
     learned.save(tmp_path / "model")
     assert_close(gvi.load(tmp_path / "model").predict_y(x)[1], variance)
+
+
+def test_the_density_of_a_row_is_that_of_its_outputs_together(learned):
+    """SciPy's, with the moments of many samples of y."""
+    x, S = np.linspace(-4.0, 6.0, 5)[:, None], 100_000
+    Y = np.asarray(learned.predict_y(x)[0]) + np.array([0.3, 4.0])
+    samples = learned.predict_y_samples(x, S, seed=1)
+    found, expected, squares = learned.predict_log_density((x, Y)), [], []
+    for n, y in enumerate(Y):
+        mean, covariance = np.mean(samples[:, n], axis=0), np.cov(samples[:, n], rowvar=False)
+        expected.append(stats.multivariate_normal(mean, covariance).logpdf(y))
+        squares.append((y - mean) @ np.linalg.solve(covariance, y - mean))
+    # The error of log N by those of the moments: (q² + J) / 2S for q, the square in deviations.
+    assert_estimates(found, expected, np.sqrt((np.square(squares) + J) / (2.0 * S)))
+
+
+def test_a_row_whose_outputs_contradict_each_other_has_a_small_density(learned):
+    """Beyond the data the second output is known from the first, which falls where it rises."""
+    x = np.array([[6.0]])
+    mean, variance = learned.predict_y(x)
+    deviations = np.sqrt(variance)
+    fits, contradicts = (
+        learned.predict_log_density((x, mean + deviations * signs))[0]
+        for signs in ([1.0, -1.0], [1.0, 1.0])
+    )
+    assert fits > contradicts + 5.0
 
 
 @pytest.mark.slow

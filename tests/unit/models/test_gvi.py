@@ -374,6 +374,19 @@ def test_autograph_has_nothing_to_say_of_predictions(caplog: pytest.LogCaptureFi
     assert_close(loss, model.loss_terms(data).loss)
 
 
+def test_the_density_of_correlated_outputs_is_the_joint_one() -> None:
+    """With noise of their own they are N(m, W diag(k) Wᵀ + diag σ²)."""
+    W, noise = np.array([[1.0], [-2.0]]), np.array([0.1, 0.4])
+    kernel = gpflow.kernels.LinearCoregionalization([gpflow.kernels.SquaredExponential(1.5)], W)
+    Q = gvi.GaussianProcess(gpflow.functions.Constant([0.5, 0.0]), kernel)
+    model = gvi.models.PGVI(Q, Q, gpflow.likelihoods.Gaussian(noise), num_data=N)
+    law = stats.multivariate_normal([0.5, 0.0], 1.5 * W @ W.T + np.diag(noise))
+    assert_close(model.predict_log_density((X, Y)), law.logpdf(Y))
+    assert_close(tf.function(model.predict_log_density)((X, Y)), law.logpdf(Y))
+    with pytest.raises(ValueError, match="Y has 1 columns, but Q has 2 outputs"):
+        model.predict_log_density((X, Y[:, :1]))
+
+
 def test_a_natural_step_that_is_too_long_is_refused_and_changes_nothing(rng) -> None:
     """It leaves the positive definite matrices (docs/how_to/troubleshooting.md)."""
     rows = rng.uniform(-3.0, 3.0, size=(60, 1))
