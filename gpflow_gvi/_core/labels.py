@@ -228,11 +228,13 @@ def _column(name: str, Y: Any) -> AnyNDArray | None:
         return None
     if values.dtype.kind == "O":
         types = {type(value) for value in values[~checks.are_missing(values)].tolist()}
-        kind = next((kind for kind in (str, bool) if types == {kind}), None)
-        if kind is None:
+        are_text = all(issubclass(each, str) for each in types)
+        if not types or not (are_text or all(issubclass(each, bool | np.bool_) for each in types)):
             return None
         checks.complete(name, values)
-        return values.astype(kind)
+        if are_text:  # that of a member of an enumeration is not what str() makes of it
+            return np.array([str.__str__(value) for value in values])
+        return values.astype(bool)
     return values if values.dtype.kind in "USbiuf" else None
 
 

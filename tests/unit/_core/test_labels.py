@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import keras
 import numpy as np
 import pandas as pd
@@ -79,6 +81,10 @@ def test_classes_without_examples_give_a_warning():
 NAMES = np.array(["b", "c", "a", "c"])
 
 
+class Animal(str, enum.Enum):
+    CAT, DOG = "cat", "dog"
+
+
 @pytest.mark.parametrize(
     ("given", "likelihood", "classes", "codes"),
     [
@@ -89,6 +95,10 @@ NAMES = np.array(["b", "c", "a", "c"])
         (pd.DataFrame({"k": pd.Categorical([3, 1, 3])}), None, [1, 3], [1, 0, 1]),
         (pd.DataFrame({"category": pd.Categorical(NAMES)}), None, ["a", "b", "c"], [1, 2, 0, 2]),
         ([True, False, True], None, [False, True], [1, 0, 1]),
+        (np.array(list(NAMES), dtype=object), None, ["a", "b", "c"], [1, 2, 0, 2]),
+        (np.array(["b", *NAMES[1:]], dtype=object), None, ["a", "b", "c"], [1, 2, 0, 2]),
+        (np.array([np.True_, False, np.True_], dtype=object), None, [False, True], [1, 0, 1]),
+        (np.array([Animal.DOG, Animal.CAT], dtype=object), None, ["cat", "dog"], [1, 0]),
         (NAMES[:, None].tolist(), MultiClass(3), ["a", "b", "c"], [1, 2, 0, 2]),
         ([-1, 1, 1], Bernoulli(), [-1, 1], [0, 1, 1]),
         ([7.0, 3.0, 5.0], Softmax(3), [3.0, 5.0, 7.0], [2, 0, 1]),
@@ -163,6 +173,8 @@ def test_what_is_missing_is_no_class(missing):
         (pd.Series(["a", pd.NA, "b"], dtype="string"), ["a", "b"]),
         (pd.Series([1, np.nan, 2], dtype="category"), [1, 2]),
         (pd.DataFrame({"k": [True, None, False]}), [False, True]),
+        (np.array([np.str_("a"), None, np.str_("b")], dtype=object), ["a", "b"]),
+        (np.array([np.True_, None, np.False_], dtype=object), [False, True]),
     ],
 )
 def test_missing_labels_are_told_by_their_rows(given, rest):
