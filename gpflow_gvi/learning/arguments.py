@@ -26,7 +26,7 @@ from .around_network.network_training import NetworkTraining, all_compiled
 from .joint_outputs import observed
 from .q_request import QRequest
 from .q_training import BatchTraining, CosineAdam, EarlyStopping, Passes
-from .refusals import refuse
+from .refusals import refuse, require_pair
 from .rows.split import from_one_hot, is_of_one_column, of_labels, weights_of_rows
 from .settings import MAX_INDUCING, Effort, Noise, Settings, preset
 from .variational import is_network, softmax_of
@@ -228,7 +228,13 @@ def observations(given: Arguments) -> tuple[Any, bool, Any, Any]:
     [N], if some are left out; and their weights, as multiples of the average, if they were given.
     """
     data, numbers, weights = given.data, None, None
+    jointly = given.outputs == "correlated"
+    if jointly:
+        require_pair(data, "outputs='correlated'")
+    if given.robust is not None:
+        require_pair(data, "loss='robust'")
     if given.sample_weight is not None:
+        require_pair(data, "sample_weight")
         weights = weights_of_rows(given.sample_weight, data)
         if labels.labelled_rows(data[1]) is not None:
             refuse(refusals.NOT_OF_LABELS, sample_weight=given.sample_weight)
@@ -236,7 +242,6 @@ def observations(given: Arguments) -> tuple[Any, bool, Any, Any]:
             numbers = np.flatnonzero(weights)
             data = tuple(np.asanyarray(part)[numbers] for part in data)
             weights = weights[numbers]
-    jointly = given.outputs == "correlated"
     if given.missing == "ignore":
         X, Y, rows = observed(data)
         if len(rows) < len(data[0]):

@@ -45,6 +45,7 @@ from . import starts
 from .learned import Learned
 from .procedure import Procedure
 from .recipe import Recipe
+from .refusals import require_pair
 from .row_facts import left_out_together
 from .rows.scaling import Scaling
 from .rows.split import Split, hold_out, require_variation
@@ -81,11 +82,7 @@ def observed(data: Any) -> tuple[AnyNDArray, AnyNDArray, AnyNDArray]:
 
     :param data: (X, Y), with NaN, None or a mask in Y where there is no observation.
     """
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        raise TypeError(
-            f"data is a {type(data).__name__}; with missing='ignore' it must be a pair of arrays "
-            "(X, Y)."
-        )
+    require_pair(data, "missing='ignore'")
     rows = labels.labelled_rows(data[1])
     if rows is not None:
         X, _ = Data.of((data[0], np.zeros(len(data[1]))))

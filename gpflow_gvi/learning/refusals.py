@@ -62,6 +62,14 @@ NOTHING_HELD_OUT = (
 )
 
 
+def require_pair(data: Any, option: str) -> None:
+    """Raise unless data are a pair, as an option needs them."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise TypeError(
+            f"data is a {type(data).__name__}; with {option} it must be a pair of arrays (X, Y)."
+        )
+
+
 def refuse(why: str, **arguments: Any) -> None:
     """Raise if any of the arguments is not None.
 

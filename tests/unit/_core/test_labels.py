@@ -21,7 +21,7 @@ Y = np.array([0, 2, 1, 2])
 
 
 def _left(Y):
-    asked = {"outputs": "independent", "missing": "ignore", "sample_weight": None}
+    asked = {"outputs": "independent", "missing": "ignore", "sample_weight": None, "loss": None}
     return observations(Arguments(data=(X[:3], Y), **asked))
 
 

@@ -6,6 +6,7 @@ import gpflow
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.kernels import Matern52, SquaredExponential
 from gpflow.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
 from sklearn.gaussian_process.kernels import RBF
@@ -69,6 +70,21 @@ FIXED = {"network": net(), "train_network": False}
 def test_what_would_have_no_effect_is_refused(targets, options, refused):
     with pytest.raises(ValueError, match=f"^{refused}"):
         gvi.learn((X, targets), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"outputs": "correlated"}, "outputs='correlated'"),
+        ({"missing": "ignore"}, "missing='ignore'"),
+        ({"loss": "robust"}, "loss='robust'"),
+        ({"sample_weight": np.ones(60)}, "sample_weight"),
+    ],
+)
+def test_what_is_for_arrays_says_so_where_data_come_in_blocks(options, named):
+    blocks = tf.data.Dataset.from_tensor_slices((X, Y)).batch(20)
+    with pytest.raises(TypeError, match=f"^data is a .*Dataset; with {named} .* a pair of arrays"):
+        gvi.learn(blocks, **options)
 
 
 def test_the_model_is_a_class():
