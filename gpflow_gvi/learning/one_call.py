@@ -96,8 +96,8 @@ def learn(
     data where something is chosen or held out; under Gaussian noise P is conditioned on all others.
 
     :param data: (X, Y), [N, D] and [N, J] or [N], in any units; or data in blocks. Y may be labels:
-        strings, booleans and categories are, numbers are with a likelihood of classes. If X is a
-        table with names, new tables must have these columns, in this order.
+        booleans are, in arrays strings and categories, too; numbers are with a likelihood of
+        classes. If X is a table with names, new tables must have these columns, in this order.
     :param kernel: k of the regulariser, with the hyper-parameters to start from; of several the one
         that predicts best is taken. By default `recipe.kernels`. Around a network, a kernel of its
         features that stays as it is; by default `feature_kernel`.

@@ -27,7 +27,7 @@ from ..row_facts import (
     warn_of_lost_columns,
 )
 from .scaling import Scaling
-from .streams import Stream, survey
+from .streams import Stream, are_booleans, survey
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -180,16 +180,21 @@ def of_labels(
 ) -> tuple[Any, Any, Likelihood | None, Array | None]:
     """Return data with labels as class indices, their likelihood, and the classes.
 
-    Data without labels are returned as they are.
+    Data without labels are returned as they are, and so are data in blocks, of which booleans are
+    labels: they are 0 and 1 where they are read.
 
     :param names: all classes, in any order, if the data may lack some.
     """
-    classes = labels.classes_of(data[1], likelihood, names) if _is_pair(data) else None
+    if _is_pair(data):
+        classes = labels.classes_of(data[1], likelihood, names)
+    else:
+        classes = labels.classes_of([False, True], likelihood) if are_booleans(data) else None
     if classes is None:
         return data, validation_data, likelihood, None
     if not labels.are_labels(likelihood):
         likelihood = labels.likelihood_of(classes)
-    data = data[0], labels.encoded("Y", data[1], classes)
+    if _is_pair(data):
+        data = data[0], labels.encoded("Y", data[1], classes)
     if _is_pair(validation_data):
         X, Y = validation_data
         validation_data = X, labels.encoded("validation_data[1]", Y, classes)

@@ -40,7 +40,7 @@ ROWS_OF_BLOCK = 10_000
 class ParquetRows:
     """The rows of a Parquet file, or of all those in a folder, as data for `learn`.
 
-    Columns are numbers or booleans, without missing values.
+    Columns are numbers or booleans, without missing values. A target of booleans is of labels.
 
     :param path: the file, or the folder.
     :param target: the name of the column that is Y, or the names of several.
@@ -55,7 +55,7 @@ class ParquetRows:
         columns: Sequence[str] | None = None,
     ) -> None:
         try:
-            from pyarrow import ArrowException, parquet
+            from pyarrow import ArrowException, bool_, parquet
         except ImportError as error:
             raise ImportError(
                 "ParquetRows needs pyarrow: pip install 'gpflow-gvi[parquet]'."
@@ -83,6 +83,8 @@ class ParquetRows:
             _require_numbers("columns", self.columns, file, schema)
         if both := set(self.target).intersection(self.columns):
             raise ValueError(f"{sorted(both)} are in columns and in target. Leave one of them out.")
+        kinds = {schema.field(name).type for schema in schemas.values() for name in self.target}
+        self.of_booleans = len(self.target) == 1 and kinds == {bool_()}
 
     def blocks(self, size: int) -> Iterator[tuple[AnyNDArray, AnyNDArray]]:
         """Yield X and Y, [B, D] and [B, J], of not more than this number of rows at a time."""
@@ -296,6 +298,14 @@ def _units(scaler: Any, rows: AnyNDArray) -> Scaling:
     return Scaling.of_moments(
         *(moment.reshape(rows.shape[1:]).astype(default_float()) for moment in moments)
     )
+
+
+def are_booleans(data: Any) -> bool:
+    """Return True if Y of data in blocks is a column of booleans."""
+    if isinstance(data, tf.data.Dataset):
+        Y = _validated(data).element_spec[1]
+        return Y.dtype == tf.bool and Y.shape[1:] in ((), (1,))
+    return isinstance(data, ParquetRows) and data.of_booleans
 
 
 def _reader(data: Any) -> Callable[[], Iterator[Block]] | None:

@@ -85,6 +85,14 @@ def test_the_rows_are_split_as_arrays_are(path, table):
         np.testing.assert_array_equal(found, of_arrays)
 
 
+def test_a_target_of_booleans_is_of_labels(table, tmp_path):
+    table.assign(high=table["y"] > 0.5).to_parquet(tmp_path / "labels.parquet")
+    rows = ParquetRows(tmp_path / "labels.parquet", "high", columns=["x", "count"])
+    learned = gvi.learn(rows, effort="fast")
+    assert [known is True for known in learned.classes_.tolist()] == [False, True]
+    assert np.mean(learned.predict(table[["x", "count"]]) == (table["y"] > 0.5)) > 0.9
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [

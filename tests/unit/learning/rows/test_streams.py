@@ -213,6 +213,18 @@ def test_labels_are_learned_in_batches_from_all_over_the_rows(small, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(unseen), probabilities)
 
 
+@pytest.mark.parametrize("shape", [[N], [N, 1]])
+def test_booleans_are_labels(small, shape):
+    X, Y = _rows()
+    is_high = Y[:, 0] > np.median(Y)
+    dataset = tf.data.Dataset.from_tensor_slices((X, is_high.reshape(shape))).batch(33)
+    learned = _learn(dataset)
+    assert [known is True for known in learned.classes_.tolist()] == [False, True]
+    assert np.mean(learned.predict(X) == is_high) > 0.9
+    probability = learned.predict_proba(X)[np.arange(N), is_high.astype(int)]
+    assert_close(learned.predict_log_density((X, is_high)), np.log(probability))
+
+
 def test_batches_are_of_rows_from_everywhere():
     numbers = np.arange(1000)
     batches = _in_blocks(numbers[:, None], numbers, size=100).batches(500, 50, seed=0)
