@@ -207,7 +207,7 @@ class Experiment(Part):
 
 
 def _completed(default: Any, given: Any) -> Any:
-    """Return what is given, completed by a default; a part that says its kind is complete."""
+    """Return a given value completed by a default; a part that says its kind is complete."""
     if isinstance(default, str):  # the short form of a part
         default = {"kind": default}
     if not isinstance(default, Mapping) or not isinstance(given, Mapping) or "kind" in given:
