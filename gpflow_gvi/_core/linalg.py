@@ -84,7 +84,23 @@ def cholesky_of_points(Kzz: TensorType) -> tf.Tensor:
 def add_to_diagonal(K: tf.Tensor, amount: TensorType) -> tf.Tensor:
     """Return K + amount · I."""
     amount = tf.convert_to_tensor(amount, dtype=K.dtype)
-    return tf.linalg.set_diag(K, tf.linalg.diag_part(K) + amount[..., None])
+    return with_diagonal(K, tf.linalg.diag_part(K) + amount[..., None])
+
+
+@tf.custom_gradient
+def with_diagonal(
+    K: tf.Tensor, diagonal: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    """Return K, [batch..., M, M], with another diagonal, [batch..., M].
+
+    XLA refuses the gradient of `tf.linalg.set_diag` where M is not known before a graph runs: its
+    zeros have a computed shape.
+    """
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return with_diagonal(upstream, tf.zeros_like(diagonal)), tf.linalg.diag_part(upstream)
+
+    return tf.linalg.set_diag(K, diagonal), gradient
 
 
 def _scale(K: tf.Tensor) -> tf.Tensor:
@@ -110,7 +126,7 @@ def _escalating_cholesky(
     def gradient(d_factor: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
         d_factor = tf.linalg.band_part(d_factor, -1, 0)
         inner = tf.linalg.band_part(tf.matmul(factor, d_factor, transpose_a=True), -1, 0)
-        inner = tf.linalg.set_diag(inner, 0.5 * tf.linalg.diag_part(inner))
+        inner = with_diagonal(inner, 0.5 * tf.linalg.diag_part(inner))
         half = tf.linalg.triangular_solve(factor, inner, adjoint=True)  # L⁻ᵀ Φ
         full = tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half), adjoint=True)
         return 0.5 * (full + tf.linalg.matrix_transpose(full))

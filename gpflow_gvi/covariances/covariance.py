@@ -103,7 +103,7 @@ class LowRankUpdate(Covariance):
             covariance += tf.matmul(factor, factor2, transpose_a=True)
         if X2 is None:
             diagonal = self._floored(tf.linalg.diag_part(covariance), tf.linalg.diag_part(base))
-            covariance = tf.linalg.set_diag(covariance, diagonal)
+            covariance = linalg.with_diagonal(covariance, diagonal)
         shape = tf.shape(covariance)
         return tf.broadcast_to(covariance, [self.num_outputs, shape[1], shape[2]])
 

@@ -74,7 +74,7 @@ class _Nystrom:
         if is_point is not None:  # padding is independent of all, and Ψ is zero there
             diagonal = tf.linalg.diag_part(block)
             block = tf.linalg.matrix_transpose(among_points(block))
-            block = tf.linalg.set_diag(among_points(block), diagonal)
+            block = linalg.with_diagonal(among_points(block), diagonal)
         L = linalg.cholesky(block, jitter=default_jitter(), name=f"{name}'s covariance at pivots")
         return cls(
             kernel,

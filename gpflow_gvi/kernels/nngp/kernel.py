@@ -10,7 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..._core import checks
+from ..._core import checks, linalg
 from ...errors import short_repr
 from ..feature_map import OnWholeInputs
 from . import tiles
@@ -201,7 +201,7 @@ class Network:
         K = tiles.gram(
             self._covariance, [X, *variances], second, self._parameters(), cost=self.cost
         )
-        return tf.linalg.set_diag(K, diagonal) if X2 is None else K
+        return linalg.with_diagonal(K, diagonal) if X2 is None else K
 
     def _parameters(self) -> list[tf.Tensor]:
         used = (layer.parameters_in_use for layer in self.layers)

@@ -188,6 +188,38 @@ def test_add_to_diagonal(rng):
         assert_close(linalg.add_to_diagonal(tf.constant(K), amount), expected)
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_gradients_of_another_diagonal_in_a_graph_that_knows_no_size(rng, jit_compile):
+    """As a step has them that is traced once for batches of several sizes."""
+    K, diagonal, upstream = rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3)), np.arange(9.0)
+    upstream = upstream.reshape(3, 3)
+
+    def loss(K: tf.Tensor, diagonal: tf.Tensor) -> tf.Tensor:
+        changed = linalg.with_diagonal(K, tf.square(diagonal))
+        return tf.reduce_sum(upstream * linalg.add_to_diagonal(changed, diagonal[:, 0]))
+
+    @tf.function(
+        jit_compile=jit_compile or None,
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec([None] * 3, tf.float64),
+            tf.TensorSpec([None] * 2, tf.float64),
+        ],
+    )
+    def step(K: tf.Tensor, diagonal: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch([K, diagonal])
+            value = loss(K, diagonal)
+        return [value, *tape.gradient(value, [K, diagonal])]
+
+    value, by_K, by_diagonal = step(K, diagonal)
+    off = upstream * (1.0 - np.eye(3))
+    on = np.diag(upstream)
+    assert_close(value, np.sum(off * K) + np.sum(on * (diagonal**2 + diagonal[:, :1])))
+    assert_close(by_K, np.tile(off, (2, 1, 1)))
+    assert_close(by_diagonal, 2.0 * on * diagonal + np.sum(on) * np.eye(3)[0])
+
+
 # --- eigh ---------------------------------------------------------------------------------------
 
 

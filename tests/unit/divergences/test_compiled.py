@@ -79,6 +79,29 @@ def test_xla_trains_as_without_it(name, kind):
         assert_close(ours, expected, ITERATIVE, scale=1.0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "divergence"),
+    [
+        ("CholeskySVGP", lambda: GaussianWasserstein("exact")),
+        ("KernelisedSVGP", lambda: GaussianWasserstein("exact")),
+        ("SparsePosterior", lambda: GaussianWasserstein("newton_schulz")),
+        ("KernelisedSVGP", lambda: GaussianWasserstein(wasserstein.LowRank(8))),
+        ("DiagonalSVGP", gvi.divergences.RegularisedKL),
+    ],
+)
+def test_xla_trains_where_the_last_batch_is_smaller(name, divergence):
+    """20 rows are two batches of 7 and one of 6, so that the graph knows no size."""
+    losses = []
+    for jit_compile in (False, True):
+        fitted, data = model(name, "exact")
+        fitted.divergence = divergence()
+        fitted.compile(keras.optimizers.SGD(1e-3), jit_compile=jit_compile)
+        history = fitted.fit(data, epochs=2, batch_size=7, shuffle=False, verbose=0).history
+        losses.append(history["loss"])
+    assert_close(losses[1], losses[0], ITERATIVE)
+
+
 def operations(name: str, kind: str, *, jit_compile: bool) -> tuple[set[str], int]:
     """Return the types of operations in a step, and their number."""
     fitted, data = model(name, kind)
