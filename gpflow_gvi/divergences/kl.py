@@ -37,14 +37,16 @@ class InducingKL(Divergence):
         require_inducing_distribution(q, p)
 
     def _divergence(self, q: GaussianVector, p: GaussianVector, num_data: tf.Tensor) -> tf.Tensor:
-        return inducing_kl(q.process, p.process) / num_data
+        return inducing_kl(q.process, p.process, q.num_outputs) / num_data
 
 
-def inducing_kl(q: GaussianProcess, p: GaussianProcess) -> tf.Tensor:
+def inducing_kl(q: GaussianProcess, p: GaussianProcess, num_outputs: int) -> tf.Tensor:
     """Return KL[q(u), p(u)], summed over outputs: [].
 
     With T Tᵀ the covariance and μ the mean of L⁻¹u under Q, T triangular, it is
     ½ ( ‖T‖² + ‖μ‖² - M ) - Σ_m log |T_mm|.
+
+    :param num_outputs: J of Q, as one law of u may be that of each output.
     """
     require_inducing_distribution(q, p)
     mu = q.mean_function.whitened_mu()  # [J, M, 1]
@@ -53,7 +55,8 @@ def inducing_kl(q: GaussianProcess, p: GaussianProcess) -> tf.Tensor:
     shift = tf.reduce_sum(tf.square(mu), (-2, -1))
     M = tf.cast(tf.shape(root)[-1], root.dtype)
     logs = tf.math.log(tf.abs(tf.linalg.diag_part(root)))  # [J, M]
-    return tf.reduce_sum(0.5 * (spread + shift - M) - tf.reduce_sum(logs, axis=-1))
+    of_outputs = 0.5 * (spread + shift - M) - tf.reduce_sum(logs, axis=-1)
+    return tf.reduce_sum(tf.broadcast_to(of_outputs, [num_outputs]))
 
 
 def require_inducing_distribution(q: GaussianProcess, p: GaussianProcess) -> None:

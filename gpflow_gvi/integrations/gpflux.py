@@ -174,7 +174,7 @@ class GVILayer(GPLayer):
 
     def prior_kl(self) -> tf.Tensor:
         """Return KL[Q, P], where it is finite: for an inducing distribution on P's kernel."""
-        return inducing_kl(self.variational, self.regulariser)
+        return inducing_kl(self.variational, self.regulariser, self.num_latent_gps)
 
     def predict(
         self, inputs: TensorType, *, full_cov: bool = False, full_output_cov: bool = False

@@ -227,7 +227,7 @@ class GVI(Trainable, SVGP):
     def prior_kl(self) -> tf.Tensor:
         """Return KL[Q, P], where it is finite: for an inducing distribution on P's kernel."""
         try:
-            return inducing_kl(self.variational, self.regulariser)
+            return inducing_kl(self.variational, self.regulariser, self.num_latent_gps)
         except (TypeError, ValueError) as error:
             raise NoEvidenceBoundError(f"prior_kl is not defined: {error}") from error
 

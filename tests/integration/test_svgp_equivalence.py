@@ -103,6 +103,35 @@ def assert_same_predictions(ours: Any, theirs: Any, shapes: Any = MARGINAL) -> N
         assert_close(our, their)
 
 
+@unconverted
+def test_a_law_of_u_that_outputs_of_the_mean_share_counts_for_each_of_them() -> None:
+    mean, k = gpflow.functions.Constant(np.zeros(3)), gpflow.kernels.RBF()
+    q_mu = np.ones((M, 1))
+    ours = gvi.models.GVI(
+        gvi.GaussianProcess(mean, k),
+        gvi.GaussianProcess(
+            gvi.mean_functions.Inducing(k, Z, mean_function=mean, q_mu=q_mu),
+            gvi.covariances.CholeskySVGP(k, Z),
+        ),
+        gpflow.likelihoods.Gaussian(0.1),
+        gvi.divergences.InducingKL(),
+        num_data=N,
+    )
+    theirs = gpflow.models.SVGP(
+        k,
+        gpflow.likelihoods.Gaussian(0.1),
+        Z,
+        mean_function=mean,
+        num_latent_gps=3,
+        q_mu=np.tile(q_mu, 3),
+        num_data=N,
+    )
+    assert_close(ours.prior_kl(), 7.5)
+    assert_close(ours.prior_kl(), theirs.prior_kl())
+    assert_close(ours.divergence(ours.variational, ours.regulariser, X), 7.5 / N)
+    assert_close(ours.elbo((X, Y)), theirs.elbo((X, Y)))
+
+
 OUTPUTS = [(1, "single"), *((3, sharing) for sharing in catalogue.kernels(3))]
 # Covariances of f do not depend on the likelihood: one case is enough for each of the others.
 CASES = [
