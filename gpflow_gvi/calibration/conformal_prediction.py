@@ -8,6 +8,7 @@ new point is at most the ⌈(n+1)·coverage⌉-th smallest of theirs with at lea
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from dataclasses import dataclass
@@ -233,7 +234,7 @@ class ConformalSets:
                 f"Y of calibration_data has {classes.shape[1]} columns; it must have 1."
             )
         ordered = _ordered_probabilities(model, X)
-        kinds = _plain_scores(ordered), _adaptive_scores(ordered, seed=0)
+        kinds = _plain_scores(ordered), _adaptive_scores(ordered, X)
         of_right = (np.take_along_axis(scores, classes, axis=1) for scores in kinds)
         return cls(model, *(np.sort(scores, axis=0) for scores in of_right))
 
@@ -255,12 +256,13 @@ class ConformalSets:
 
         :param coverage: the probability that the right class is in its set.
         :param adaptive: whether sets are the adaptive ones, whose last class is in or out by
-            chance, so that their coverage is not more than it has to be.
+            chance, so that their coverage is not more than it has to be. Equal rows of X have
+            equal sets.
         :param allow_empty: whether a set may be empty. If not, it holds the most probable class at
             least, which raises the coverage.
         """
         ordered = _ordered_probabilities(self.model, X)
-        scores = _adaptive_scores(ordered, seed=1) if adaptive else _plain_scores(ordered)
+        scores = _adaptive_scores(ordered, X) if adaptive else _plain_scores(ordered)
         named = scores <= self.quantile(coverage, adaptive=adaptive)
         if not allow_empty:
             named |= ordered == ordered.max(axis=1, keepdims=True)
@@ -293,11 +295,23 @@ def _plain_scores(ordered: AnyNDArray) -> AnyNDArray:
     return np.asarray(1.0 - ordered)
 
 
-def _adaptive_scores(ordered: AnyNDArray, seed: int) -> AnyNDArray:
+def _adaptive_scores(ordered: AnyNDArray, X: InputData) -> AnyNDArray:
     """Return the sum of larger p and a random part, U ~ U(0, 1), of p, of each class: [N, J]."""
     order = np.argsort(-ordered, axis=1)
     p = np.take_along_axis(ordered, order, axis=1)
-    U = np.random.default_rng(seed).uniform(size=(len(p), 1))
+    U = _uniform(inputs("X", X))[:, None]
     scores = np.empty_like(p)
     np.put_along_axis(scores, order, np.cumsum(p, axis=1) - (1.0 - U) * p, axis=1)
     return scores
+
+
+def _uniform(X: AnyNDArray | tf.Tensor) -> AnyNDArray:
+    """Return numbers in [0, 1) that look random, one for each row and a function of it alone: [N].
+
+    So a row has one set wherever it is predicted, and scores are those of one function of x and y,
+    which is all that coverage needs. Probabilities would not do: they have the rounding of products
+    with the rows beside them.
+    """
+    rows = np.asarray(X, "<f8").reshape(len(X), -1) + 0.0  # no zero is negative
+    hashes = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    return np.frombuffer(hashes, "<u8") / 2.0**64

@@ -127,6 +127,21 @@ def test_coverage_on_data_of_known_truth(adaptive: bool, allow_empty: bool) -> N
         assert np.all(named.any(axis=1))
 
 
+def test_the_adaptive_set_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    model, rng = Truth(1.0), np.random.default_rng(9)
+    sets = conformal(model, model.draw(rng, 2000))
+    X, Y = model.draw(rng, 2000)
+
+    def named(X: np.ndarray) -> np.ndarray:
+        return sets.predict_set(X, 0.5, adaptive=True, allow_empty=True)
+
+    together = named(X)
+    assert_estimates(np.mean(together[np.arange(2000), Y]), 0.5, deviation(0.5, 2000, 2000))
+    np.testing.assert_array_equal(named(X[::-1]), together[::-1])
+    one_by_one = np.concatenate([named(x[None]) for x in X[:50]])
+    np.testing.assert_array_equal(one_by_one, together[:50])
+
+
 def test_adaptive_sets_cover_easy_and_hard_rows_alike() -> None:
     model, rng = Mixed(1.0), np.random.default_rng(6)
     sets = conformal(model, model.draw(rng, 1500))
