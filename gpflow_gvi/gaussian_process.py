@@ -187,6 +187,7 @@ class GaussianProcess(Module):
         J = outputs.num_outputs(self.kernel)
         if J not in (1, U.shape[-1]):
             raise ValueError(f"U has {U.shape[-1]} columns, but the kernel has {J} outputs.")
+        outputs.require_columns("U", U, self.mean_function, Z)
         noise_variance = tf.convert_to_tensor(noise_variance, dtype=default_float())
         if tuple(noise_variance.shape) not in ((), (1,), (U.shape[-1],)):
             raise ValueError(

@@ -114,6 +114,19 @@ def mean(mean_function: MeanFunction, X: TensorType) -> tf.Tensor:
     return mean_function(X)
 
 
+def require_columns(name: str, Y: TensorType, mean_function: MeanFunction, X: TensorType) -> None:
+    """Raise unless observations have the columns of m(X), or m has one that all of them share.
+
+    :param name: what to call Y in a message.
+    """
+    columns = mean(mean_function, X[:1]).shape[-1]
+    if columns not in (None, 1, Y.shape[-1]):
+        raise ValueError(
+            f"{name} has {Y.shape[-1]} columns, but the mean function has {columns} outputs. Give "
+            f"{name} {columns} columns, or take a mean function of one output, which all share."
+        )
+
+
 @once
 def variance(kernel: Kernel, X: TensorType) -> tf.Tensor:
     """Return the marginal variances of the outputs: [N, J]."""

@@ -88,6 +88,8 @@ class Inducing(MeanFunction):
         X, Y = Data.of(data)
         inducing_variable = gram.as_inducing_variable(inducing_variable)
         X = images.process_rows(X, kernel, inducing_variable)
+        if mean_function is not None:
+            outputs.require_columns("Y of data", Y, mean_function, X)
         J = max(Y.shape[1], outputs.num_outputs(kernel))
         gram.require_noise(noise_variance, X.shape[0], J)
         residual = Y if mean_function is None else Y - mean_function(X)  # [N, J]

@@ -255,7 +255,10 @@ def _rows(
         require_columns([kernel], X.shape[1])
     if labels.are_labels(likelihood):
         labels.require_two_classes(np.unique(np.asarray(Y).astype(int)))
-    return images.data_rows(X, kernel, *([] if mean is None else [mean])), Y
+    X = images.data_rows(X, kernel, *([] if mean is None else [mean]))
+    if mean is not None and labels.num_latents(likelihood, Y) == Y.shape[-1]:  # columns are outputs
+        outputs.require_columns("Y", Y, mean, X)
+    return X, Y
 
 
 def _require_evidence(likelihood: Likelihood | None, evidence: Evidence) -> None:

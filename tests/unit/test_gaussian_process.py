@@ -264,6 +264,13 @@ def test_wrong_arguments_are_named(case):
         process.condition(**{**right, **arguments})
 
 
+@pytest.mark.parametrize("columns", [1, 2])
+def test_observations_have_the_columns_of_the_mean(columns):
+    process = gvi.GaussianProcess(sloped(3), SquaredExponential())
+    with pytest.raises(ValueError, match=rf"U has {columns} columns, .* 3 outputs. Give U 3"):
+        process.condition(np.zeros((6, D)), np.zeros((6, columns)), 0.1)
+
+
 @pytest.mark.slow
 @hypothesis.settings(max_examples=15, deadline=None)
 @hypothesis.given(

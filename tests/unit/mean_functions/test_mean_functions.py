@@ -139,6 +139,12 @@ def test_bad_arguments_are_named(rng):
             gvi.mean_functions.Inducing.from_data(single, Z, (Z, Z), noise)
     with pytest.raises(ValueError, match="noise_variance is 0"):
         gvi.mean_functions.Inducing.from_data(single, Z, (Z, Z[:, :1]), 0.0)
+    three = gpflow.functions.Constant(np.zeros(3))
+    for columns in (1, 2):
+        with pytest.raises(ValueError, match=rf"Y of data has {columns} columns, .* 3 outputs"):
+            gvi.mean_functions.Inducing.from_data(
+                single, Z, (Z, Z[:, :columns]), 0.1, mean_function=three
+            )
 
 
 # Networks.

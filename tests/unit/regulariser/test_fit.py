@@ -197,6 +197,10 @@ def test_bad_data(data):
         fit_regulariser(data, beyond, 5)
     with pytest.raises(ValueError, match="X has 60 rows and Y has 59"):
         fit_regulariser((X, Y[1:]), _kernel(), 5)
+    three = gpflow.functions.Constant(np.zeros(3))
+    for likelihood in (None, gpflow.likelihoods.StudentT()):
+        with pytest.raises(ValueError, match=r"Y has 1 columns, but .* 3 outputs. Give Y 3"):
+            fit_regulariser(data, _kernel(), 5, mean_function=three, likelihood=likelihood)
 
 
 @pytest.mark.parametrize("N", [1, 2])
