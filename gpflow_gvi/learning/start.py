@@ -181,8 +181,10 @@ def going_on_from(
     mean, kernel = Q.mean_function, Q.kernel
 
     def covariance(start: Start) -> Kernel:
-        k, Z = start.prior.kernel, getattr(kernel, "inducing_variable", None)
-        return deepcopy(kernel, [(k, k), (Z, start.Z)])
+        shared = [(start.prior.kernel, start.prior.kernel)]
+        if hasattr(kernel, "inducing_variable"):
+            shared.append((kernel.inducing_variable, start.Z))
+        return deepcopy(kernel, shared)
 
     if isinstance(mean, Network):
         return lambda _: deepcopy(mean), covariance

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ranks
-from benchmarks.data import SPLITS, UCI
+from benchmarks.data import OF_USERS, SPLITS, UCI
 from benchmarks.nngp_against_neural_tangents import ARCHITECTURES, TIMED
 
 ROOT = Path(__file__).parents[2]
@@ -132,11 +132,11 @@ def data(tmp_path_factory):
     """A folder of data sets of the shapes of the real ones, of few rows."""
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     (folder / "tables").mkdir()
-    for name in SPLITS:
+    for name in (*SPLITS, *OF_USERS):
         x = rng.normal(size=(80, 4))
         y = x[:, :1] + 0.1 * rng.normal(size=(80, 1))
         test = np.arange(80) % 10 == np.arange(10)[:, None]
-        if name in UCI:
+        if name in (*UCI, *OF_USERS):
             parts = {"train_idx": [np.flatnonzero(~one) for one in test]}
             parts["test_idx"] = [np.flatnonzero(one) for one in test]
             np.savez(folder / f"uci_{name}.npz", x=x, y=y, **parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import gpflow
 import keras
 import numpy as np
@@ -114,6 +116,19 @@ def test_a_mean_of_another_form_is_made_and_trained_anew():
     m, k = gpflow.functions.Constant(3.0), gpflow.kernels.SquaredExponential()
     for mean in (m, m + gvi.mean_functions.Network(_network())):
         assert going_on_from(gvi.GaussianProcess(mean, k)) is None
+
+
+def test_a_covariance_without_inducing_points_goes_on_as_it_is():
+    kernel = gpflow.kernels.SquaredExponential(2.0, [0.5, 3.0])
+    Q = gvi.GaussianProcess(gvi.mean_functions.Network(_network()), kernel)
+    _, covariance = going_on_from(Q)
+    P = gvi.GaussianProcess(gpflow.functions.Zero(), gpflow.kernels.Matern52())
+    again, X = covariance(SimpleNamespace(prior=P, Z=object())), np.eye(3, 2)
+    assert again is not kernel
+    assert [key for key, value in vars(kernel).items() if value is None] == [
+        key for key, value in vars(again).items() if value is None
+    ]
+    assert_close(again(X), kernel(X))
 
 
 @pytest.mark.slow
