@@ -8,7 +8,7 @@ test, which fails where a later version has it no more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,23 @@ def eigh_of_xla(M: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     epsilon = 10.0 * float(np.finfo(M.dtype.as_numpy_dtype).eps)
     values, vectors = gen_xla_ops.xla_self_adjoint_eig(M, lower=True, max_iter=100, epsilon=epsilon)
     return values, vectors
+
+
+@contextlib.contextmanager
+def untrained(variables: Iterable[tf.Variable]) -> Iterator[None]:
+    """Let variables be ones that are not trained, within a block.
+
+    Whether one is trained is said when it is made; `gpflow.set_trainable` changes that as this
+    does, but all variables of a module at once.
+    """
+    changed = [variable for variable in variables if variable.trainable]
+    for variable in changed:
+        variable._trainable = False
+    try:
+        yield
+    finally:
+        for variable in changed:
+            variable._trainable = True
 
 
 def has_started() -> bool:

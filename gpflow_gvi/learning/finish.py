@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from gpflow.base import AnyNDArray, Module, RegressionData, TensorType
+from gpflow.base import AnyNDArray, RegressionData, TensorType
 from gpflow.likelihoods import Likelihood
 from gpflow.utilities import multiple_assign, read_values
 
 from .._core import outputs, progress
 from .._core.data import Data
 from .._core.row_blocks import by_blocks
+from .._core.tensorflow_private import untrained
 from ..calibration import tails
 from ..calibration.conformal_prediction import conformal
 from ..calibration.tempering import MAX_FACTOR, MIN_VALIDATION_POINTS, tempered_by
@@ -247,7 +246,8 @@ class Finish:
             finish, share = _with_q(self, VariationalSettings(*going_on)), SHARE_OF_REFIT * share
             model = finish.start(regulariser, data)
             multiple_assign(model.likelihood, read_values(trained.likelihood))
-            with _as_they_are(model.variational.kernel, model.likelihood):
+            as_judged = model.variational.kernel, model.likelihood
+            with untrained(each for part in as_judged for each in part.variables):
                 self.settings.training(model, data, None, share=share, hooks=self.hooks)
         if self.settings.temper is not None:
             model = tempered_by(model, learned.model.variational.kernel.factor)
@@ -286,19 +286,6 @@ def _with_q(finish: Finish, variational: VariationalSettings) -> Finish:
     """Return the same finish, with other constructors of what Q starts with."""
     settings = dataclasses.replace(finish.settings, variational=variational)
     return dataclasses.replace(finish, settings=settings)
-
-
-@contextlib.contextmanager
-def _as_they_are(*parts: Module) -> Iterator[None]:
-    """Let parts of a model keep their values where others are trained within a block."""
-    variables = [each for part in parts for each in part.trainable_variables]
-    for variable in variables:
-        variable._trainable = False  # as gpflow.set_trainable does
-    try:
-        yield
-    finally:
-        for variable in variables:
-            variable._trainable = True
 
 
 def _with_tails(model: GVI, validation: RegressionData) -> GVI:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -19,6 +19,7 @@ from .._core import checks
 from .._core.data import as_dataset, inputs
 from .._core.network_function import NetworkFunction, weights_of
 from .._core.network_graph import finalize
+from .._core.tensorflow_private import untrained
 from ..covariances.covariance import Covariance
 from ..errors import short_repr
 from .backup import assign_values, read_arrays, write_arrays
@@ -240,22 +241,14 @@ class Trainable(Module, abc.ABC):
         with self._flags_of_training():
             return str(super()._representation_table(object_name, tablefmt))
 
-    @contextlib.contextmanager
-    def _flags_of_training(self) -> Iterator[None]:
+    def _flags_of_training(self) -> AbstractContextManager[None]:
         """Within a block, let flags of variables select the ones that this model trains.
 
         A part that this model leaves as it is (P) may be trained elsewhere, and its own flags,
         which GPflow's table shows, say so.
         """
         trained = {id(variable) for variable in self.trainable_variables}
-        others = [v for v in self.variables if v.trainable and id(v) not in trained]
-        for variable in others:
-            variable._trainable = False  # as gpflow.set_trainable does
-        try:
-            yield
-        finally:
-            for variable in others:
-                variable._trainable = True
+        return untrained(each for each in self.variables if id(each) not in trained)
 
     @property
     def optimizer(self) -> Any:

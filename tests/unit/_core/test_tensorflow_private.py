@@ -18,6 +18,7 @@ from gpflow_gvi._core.tensorflow_private import (
     forget_custom_gradients,
     is_compiled_by_xla,
     is_differentiated,
+    untrained,
 )
 
 Function = Callable[[tf.Tensor], tf.Tensor]
@@ -36,6 +37,18 @@ def test_a_tape_and_an_accumulator_are_seen():
     with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)):
         assert is_differentiated()
     assert not is_differentiated()
+
+
+def test_variables_are_not_trained_within_a_block():
+    """Else the noise that was judged would be trained further with a network."""
+    module, constant = tf.Module(), tf.Variable(0.0, trainable=False)
+    module.parts = [tf.Variable(1.0), tf.Variable(2.0), constant]
+    with untrained(module.parts[1:]):
+        assert [each is module.parts[0] for each in module.trainable_variables] == [True]
+    assert [each.trainable for each in module.parts] == [True, True, False]
+    with pytest.raises(KeyboardInterrupt), untrained(module.parts):
+        raise KeyboardInterrupt
+    assert [each.trainable for each in module.parts] == [True, True, False]
 
 
 def test_tracing_for_xla_is_seen():
