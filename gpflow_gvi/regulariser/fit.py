@@ -7,6 +7,7 @@ observations at them; the one depends on the other, so the two alternate until t
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +17,14 @@ from gpflow.functions import MeanFunction, Zero
 from gpflow.kernels import Kernel
 from gpflow.likelihoods import Gaussian, Likelihood
 from gpflow.utilities import multiple_assign, read_values
+from scipy.stats import norm
 
 from .._core import checks, images, labels, outputs, progress
 from .._core.data import Data
 from .._core.names import kernel_name
 from .._core.notices import logger
 from ..covariances import gram
-from ..errors import short_repr
+from ..errors import NumericsWarning, short_repr
 from ..gaussian_process import GaussianProcess
 from ..kernels.active_columns import require_columns
 from ..likelihoods import is_gaussian, usable
@@ -35,6 +37,12 @@ from .lbfgs import Minimise, lbfgs
 from .site_bound import Rows
 from .site_fit import SiteFit
 from .sites import Sites
+
+MAX_ROWS_OF_CHECK = 1000
+"""The maximal number of rows that P is checked at."""
+
+MIN_LOSS = 0.1
+"""What P may predict worse than a constant without a warning, in nats a row: it may be chance."""
 
 
 class Round(NamedTuple):
@@ -160,15 +168,11 @@ def fit_regulariser(
             seen.append(chosen)
     if seen and not converged:
         logger.info("The choice of inducing points did not converge in %d rounds.", len(history))
-    return Regulariser(
-        prior,
-        fit.posterior(Z, U),
-        likelihood,
-        np.asarray(Z),
-        None if history[-1].indices is None else np.asarray(U),
-        tuple(history),
-        converged,
-    )
+    P, at = fit.posterior(Z, U), history[-1].indices
+    if evidence.needs_inducing_outputs:
+        _warn_of_useless(P, likelihood, (X, Y), at)
+    U = None if at is None else np.asarray(U)
+    return Regulariser(prior, P, likelihood, np.asarray(Z), U, tuple(history), converged)
 
 
 def _values(part: Module) -> dict[str, np.ndarray[Any, Any]]:
@@ -182,6 +186,31 @@ def _require_outputs(indices: Any, evidence: Evidence, select: Select) -> None:
             f"select is {short_repr(select)}, whose points are not rows of the data, so there are "
             f"no observations at them for {type(evidence).__name__}. Take greedy_variance or "
             "uniform, or evidence=DataEvidence()."
+        )
+
+
+def _warn_of_useless(
+    P: GaussianProcess, likelihood: Likelihood, data: RegressionData, points: Any
+) -> None:
+    """Warn where P given the inducing points predicts the other rows worse than a constant.
+
+    The evidence of few points does not tell a function from noise, nor how fast it varies.
+    """
+    others = np.delete(np.arange(len(data[0])), points)[:MAX_ROWS_OF_CHECK]
+    X, Y = (np.asarray(value)[others] for value in data)
+    if not (is_gaussian(likelihood) and len(others) and np.all(np.var(Y, axis=0) > 0.0)):
+        return
+    mean, variance = np.broadcast_arrays(P.mean_function(X), outputs.variance(P.kernel, X))
+    found = np.asarray(likelihood.predict_log_density(X, mean, variance, Y))
+    gain = np.sum(norm.logpdf(Y, np.mean(Y, axis=0), np.std(Y, axis=0)), axis=1) - found
+    if np.mean(gain) > max(MIN_LOSS, 2.0 * float(np.std(gain)) / np.sqrt(len(gain))):
+        warnings.warn(
+            f"P predicts the {len(others)} rows that are not inducing points worse than a constant "
+            f"does, by {np.mean(gain):.3g} nats each: {len(points)} points do not tell its "
+            "hyper-parameters. Take evidence=DataEvidence(), which looks at all rows, or a larger "
+            "num_inducing.",
+            NumericsWarning,
+            stacklevel=3,
         )
 
 

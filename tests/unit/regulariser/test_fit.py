@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import gpflow
@@ -11,6 +12,7 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from gpflow_gvi.errors import NumericsWarning
 from gpflow_gvi.regulariser.evidence import DataEvidence, InducingEvidence
 from gpflow_gvi.regulariser.fit import fit_regulariser
 from gpflow_gvi.regulariser.inducing_points import Selection, kmeans, uniform
@@ -292,3 +294,24 @@ def test_noise_that_is_a_function_of_x_is_that_of_each_row(data):
     covariance = kernel(X).numpy() + np.diag((0.1 * X[:, 0] + 0.5) ** 2)
     expected = scipy.stats.multivariate_normal(np.zeros(60), covariance).logpdf(Y[:, 0])
     assert_close(regulariser.log_evidence, expected, ITERATIVE)
+
+
+def test_points_that_do_not_tell_the_hyper_parameters_are_told(rng):
+    """Six points are fitted without noise; the other rows say so, by their density under P."""
+    X = rng.normal(size=(60, 2))
+    Y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.normal(size=(60, 1))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0])
+    with pytest.warns(NumericsWarning, match=r"54 rows that are not .*DataEvidence\(\)") as told:
+        found = fit_regulariser((X, Y), kernel, 6)
+    Z, U = found.inducing_points, found.inducing_outputs
+    gpr = gpflow.models.GPR((Z, U), found.prior.kernel, noise_variance=found.likelihood.variance)
+    others = np.array([i for i in range(60) if i not in found.history[-1].indices])
+    density = tf.reduce_mean(gpr.predict_log_density((X[others], Y[others]))).numpy()
+    constant = np.mean(scipy.stats.norm.logpdf(Y[others], np.mean(Y[others]), np.std(Y[others])))
+    assert f"by {constant - density:.3g} nats" in str(told[0].message)
+
+
+def test_points_that_tell_them_are_taken_without_a_word(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_regulariser(data, _kernel(), 30)
