@@ -38,6 +38,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "sums of functions": {"sums": False},
     "logarithms of inputs": {"log_inputs": False},
     "start by relevance": {"min_rows_of_relevance": NEVER},
+    "groups by a column": {"max_gap_of_groups": 0.0},
     "shared lengthscale": {"max_rows_of_shared": 0, "min_rows_of_lasso": NEVER},
     "varying noise": {"min_rows_of_varying_noise": NEVER},
     "prior of the noise": {"min_rows_of_seasons": 0, "min_rows_of_free_noise": (0, 0)},

@@ -20,7 +20,7 @@ from ..kernels import LogInputs
 from ..kernels.active_columns import on_columns
 from . import starts
 from .default_predictors import Classifiers, Regressors, of_columns
-from .row_facts import left_out_together, num_groups
+from .row_facts import grouping_column, left_out_together, num_groups
 
 if TYPE_CHECKING:
     from .start import TrainingData
@@ -56,6 +56,11 @@ class Recipe:
     functions of relative differences need many rows where these are small."""
     min_rows_of_relevance: int = 100
     """From this number of rows on a fit starts from lengthscales by the relevance in trees, too."""
+    level_of_groups: float = 0.01
+    """Where no smooth function of any column fits the means of rows with equal values, by a test of
+    this level, there is a kernel with a value of its own for each of these, too."""
+    max_gap_of_groups: float = 0.2
+    """Values that are farther apart, in standard units, are told apart by the other kernels."""
     max_rows_of_shared: int = 50
     """Up to this number of rows for each feature all of them may share a lengthscale."""
     min_rows_of_lengthscales: int = 20
@@ -249,6 +254,9 @@ class Recipe:
             smooth = [*starts.sums(D), *smooth]
         if self.sums and self.max_rows_of_shared * D > N:
             smooth.append(starts.shared_kernel(D))
+        column = grouping_column(X, Y, self.level_of_groups, self.max_gap_of_groups)
+        if self.sums and column is not None:
+            smooth.append(starts.with_groups(X, column))
         return [each + starts.linear(D) for each in smooth]
 
     def kernels_of_series(self, data: TrainingData) -> list[Kernel]:

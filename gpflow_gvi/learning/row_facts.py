@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import scipy.stats
 from gpflow.base import AnyNDArray
 
 from .._core import labels
@@ -43,6 +44,9 @@ MAX_CLASSES = 10
 
 CROWDED = 1e-3
 """Where half of a column lies within this part of its standard deviation, few values make it up."""
+
+MAX_ROWS_OF_TEST = 1000
+"""Whether a column names groups of rows is tested with not more rows than these."""
 
 
 def groups_of(X: AnyNDArray) -> AnyNDArray:
@@ -118,6 +122,54 @@ def repeats(X: AnyNDArray, Y: AnyNDArray) -> tuple[int, AnyNDArray]:
     order = np.argsort(pairs, kind="stable")
     place = every - np.repeat(np.cumsum(count) - count, count)
     return num_repeated, np.sort(order[place < np.repeat(counts, count)])
+
+
+def grouping_column(X: AnyNDArray, Y: AnyNDArray, level: float, max_gap: float) -> int | None:
+    """Return the column whose values name groups of rows: no smooth function of it fits them.
+
+    The mean of the rows with a value is compared with what lies between the means of the values
+    next to it. Such pseudo-residuals (Gasser, Sroka and Jennen-Steinmetz 1986), relative to their
+    variances, and what rows with the same value differ by estimate the same variance if Y depends
+    smoothly on the column, and have about Fisher's distribution. A linear function is taken from Y
+    before.
+
+    :param X: standardised inputs, [N, D].
+    :param Y: standardised outputs, [N, J].
+    :param level: the chance of a false alarm by any of the columns.
+    :param max_gap: the largest distance of values next to each other.
+    """
+    X, Y = X[:MAX_ROWS_OF_TEST], Y[:MAX_ROWS_OF_TEST]
+    basis = np.column_stack([np.ones(len(X)), X])
+    residual = Y - basis @ np.linalg.lstsq(basis, Y, rcond=1e-6)[0]
+    chances = [_log_chance(x, residual) if gap_of_values(x) < max_gap else 0.0 for x in X.T]
+    least = int(np.argmin(chances))
+    return least if chances[least] < np.log(level / len(chances)) else None
+
+
+def gap_of_values(x: AnyNDArray) -> float:
+    """Return the distance of the values of a column next to each other."""
+    values = np.unique(x)
+    return float(np.median(np.diff(values))) if len(values) > 1 else np.inf
+
+
+def _log_chance(x: AnyNDArray, Y: AnyNDArray) -> float:
+    """Return that of as large deviations of groups from a smooth function of x: [N], [N, J].
+
+    It is zero where there are too few values, or too few rows for each, to tell.
+    """
+    values, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
+    G, freedom = len(values), len(x) - len(values)
+    if G < 3 or freedom < 1:
+        return 0.0
+    means = np.stack([np.bincount(group, y) for y in Y.T], axis=1) / sizes[:, None]  # [G, J]
+    of_rows = np.sum(np.square(Y - means[group]), axis=0) / freedom
+    before = (values[2:] - values[1:-1]) / (values[2:] - values[:-2])
+    after = 1.0 - before
+    deviation = means[1:-1] - before[:, None] * means[:-2] - after[:, None] * means[2:]
+    relative = 1.0 / sizes[1:-1] + before**2 / sizes[:-2] + after**2 / sizes[2:]
+    of_groups = np.mean(np.square(deviation) / relative[:, None], axis=0)
+    ratio = np.mean(of_groups / np.maximum(of_rows, 1e-12))
+    return float(scipy.stats.f.logsf(ratio, G - 2, freedom))
 
 
 def spacing(y: AnyNDArray) -> float:

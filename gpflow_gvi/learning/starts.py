@@ -28,6 +28,7 @@ from gpflow.utilities import positive, set_trainable
 from .._core.graphs import deepcopy
 from ..kernels.integrated_brownian_motion import IntegratedBrownianMotion
 from ..kernels.spectral_mixture import AdditiveSpectralMixture
+from .row_facts import gap_of_values
 
 Array = np.ndarray[Any, Any]
 Kind = TypeVar("Kind", bound=IsotropicStationary)
@@ -61,6 +62,19 @@ def sums(D: int) -> list[Kernel]:
     for function in long.kernels[: len(functions)]:
         function.lengthscales.assign(2.0 * function.lengthscales)
     return [short, long]
+
+
+def with_groups(X: Array, column: int) -> Sum:
+    """Return `one_kernel` and a function with a value of its own for each value of a column.
+
+    Rows with the same value are a group, and say next to nothing of those with the next one.
+
+    :param X: standardised inputs, [N, D].
+    """
+    lengthscales = np.full(X.shape[-1], np.sqrt(X.shape[-1]))
+    lengthscales[column] = max(0.5 * gap_of_values(X[:, column]), 2.0 * MIN_LENGTHSCALE)
+    function = _stationary(SquaredExponential, lengthscales, 0.5)
+    return Sum([one_kernel(X.shape[-1]), function])
 
 
 def seasons(X: Array, Y: Array) -> list[Kernel]:

@@ -8,6 +8,7 @@ import pytest
 from gpflow_gvi.learning.row_facts import (
     folds_of,
     gross_rows,
+    grouping_column,
     groups_of,
     left_out_together,
     repeats,
@@ -165,3 +166,34 @@ def test_slips_of_several_sizes_are_all_gross(rng):
 @pytest.mark.parametrize("y", [np.exp(3.0 * np.arange(8)), np.array([1.0, 1.01, 2.0])])
 def test_growth_and_few_rows_have_no_gross_value(y):
     assert not len(gross_rows(y[:, None]))
+
+
+def _panel(rng, effect, columns=3):
+    """Forty subjects with five rows each, numbered in the second column: [200, 3], [200, 1]."""
+    subject = rng.permutation(np.repeat(np.arange(40), 5))
+    X = rng.normal(size=(200, columns))
+    X[:, 0], X[:, 1] = np.round(X[:, 0], 1), subject / np.std(subject)
+    Y = np.sin(X[:, :1]) + X[:, 2:3] + 0.3 * rng.normal(size=(200, 1))
+    return X, Y + effect * rng.normal(size=40)[subject, None]
+
+
+def test_a_column_that_numbers_subjects_is_found_by_their_effects(rng):
+    found = [grouping_column(*_panel(rng, 0.6), 0.01, 0.2) for _ in range(50)]
+    assert sum(column == 1 for column in found) >= 48
+    several = [_panel(rng, 0.6) for _ in range(5)]
+    for X, Y in several:
+        assert grouping_column(X, np.c_[Y, 2.0 * Y + 0.1 * X[:, 2:3]], 0.01, 0.2) == 1
+
+
+def test_a_smooth_function_of_rounded_columns_names_no_groups(rng):
+    """The level of the test is that of its Monte Carlo, up to what neighbours have in common."""
+    found = [grouping_column(*_panel(rng, 0.0), 0.05, 0.2) for _ in range(200)]
+    assert np.mean([column is not None for column in found]) < 0.15
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros(30), np.arange(30.0), np.r_[np.zeros(15), np.ones(15)]]
+)
+def test_columns_of_no_groups_are_passed_over(values, rng):
+    X = np.c_[values, values] / max(np.std(values), 1.0)
+    assert grouping_column(X, rng.normal(size=(30, 1)), 0.01, 0.2) is None
