@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpflow.base import AnyNDArray
 
 MAX_CATEGORIES = 20
-"""Beyond this number of values in a column, the rarest are merged into one."""
+"""Beyond this number of values in a column the rarest have one indicator, and a number each."""
 
 
 class Columns(NamedTuple):

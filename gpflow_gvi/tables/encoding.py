@@ -1,5 +1,8 @@
 """Typed columns as inputs of a model: numbers without gaps, and categories as indicators.
 
+Many categories have numbers, too, in the order of their names: a kernel has an effect of each where
+rows with the same number are alike.
+
 The inputs are those of scikit-learn's `SimpleImputer` and `OneHotEncoder` as plain data: a file of
 theirs can only be read and written by a library that takes two seconds to import all of
 scikit-learn. Rows unlike all that were learned from are known by the same values.
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 OTHERS = "others"
 """The name of the categories that are merged."""
+
+NUMBER = "number"
+"""The name of the input that tells them apart."""
 
 
 class Levels(NamedTuple):
@@ -70,10 +76,11 @@ class Encoder(NamedTuple):
         """Return the inputs, [N, D]; an unknown category is one of the others, or none."""
         inputs = [typed[name].fillna(median) for name, median in self.medians.items()]
         inputs += [typed[name].isna() for name in self.gaps]
-        for name, (own, are_merged, _) in self.levels.items():
+        for name, (own, are_merged, known) in self.levels.items():
             values = typed[name].to_numpy(str)
             inputs += [values == level for level in own]
-            inputs += [~np.isin(values, own)] * are_merged
+            if are_merged:
+                inputs += [~np.isin(values, own), _numbers_of(values, known)]
         return np.column_stack([np.asarray(each, dtype=float) for each in inputs])
 
     def outside(self, typed: pd.DataFrame, columns: Columns) -> AnyNDArray:
@@ -97,7 +104,7 @@ class Encoder(NamedTuple):
         for name in self.gaps:
             yield name, f"missing_{name}"
         for name, (own, are_merged, _) in self.levels.items():
-            for level in [*own, *[OTHERS] * are_merged]:
+            for level in [*own, *[OTHERS, NUMBER] * are_merged]:
                 yield name, f"{name}_{level}"
 
     def groups(self, columns: Columns) -> dict[str, list[int]]:
@@ -107,3 +114,10 @@ class Encoder(NamedTuple):
         for d, (name, _) in enumerate(self.names()):
             found[homes.get(name, name)].append(d)
         return dict(found)
+
+
+def _numbers_of(values: AnyNDArray, known: list[str]) -> AnyNDArray:
+    """Return the place of each category among those known; one that is not is beyond them all."""
+    numbers = np.searchsorted(known, values)
+    is_known = np.asarray(known)[np.minimum(numbers, len(known) - 1)] == values
+    return np.where(is_known, numbers, len(known) + 1)
