@@ -254,10 +254,15 @@ class Recipe:
             smooth = [*starts.sums(D), *smooth]
         if self.sums and self.max_rows_of_shared * D > N:
             smooth.append(starts.shared_kernel(D))
-        column = grouping_column(X, Y, self.level_of_groups, self.max_gap_of_groups)
-        if self.sums and column is not None:
-            smooth.append(starts.with_groups(X, column))
+        if (column := self._grouping_column(X, Y)) is not None:
+            smooth.append(starts.one_kernel(D) + starts.groups(X, column))
         return [each + starts.linear(D) for each in smooth]
+
+    def _grouping_column(self, X: Array, Y: Array) -> int | None:
+        """Return the column that names groups of rows whose values or labels are alike, if any."""
+        if not self.sums:
+            return None
+        return grouping_column(X, Y, self.level_of_groups, self.max_gap_of_groups)
 
     def kernels_of_series(self, data: TrainingData) -> list[Kernel]:
         """Return kernels of one feature with a trend whose slope changes, for Gaussian noise.
@@ -284,6 +289,11 @@ class Recipe:
                 functions.append([starts.one_kernel(D), starts.linear(D)])
             elif D > 1 and self.min_rows_of_relevance <= N:
                 functions.append([starts.relevant_first(X, Y), starts.linear(D)])
+        are_classes = Y.shape[-1] == 1
+        labels = np.equal(Y, np.unique(Y)).astype(X.dtype) if are_classes else Y
+        if D > 1 and (column := self._grouping_column(X, labels)) is not None:
+            of_groups = starts.groups(X, column)
+            functions.append([starts.shared_kernel(D), of_groups, starts.linear(D)])
         return [Sum([starts.constant_of_classes(), *each]) for each in functions]
 
     def rough(self, data: TrainingData) -> Kernel:

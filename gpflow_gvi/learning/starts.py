@@ -64,8 +64,8 @@ def sums(D: int) -> list[Kernel]:
     return [short, long]
 
 
-def with_groups(X: Array, column: int) -> Sum:
-    """Return `one_kernel` and a function with a value of its own for each value of a column.
+def groups(X: Array, column: int) -> SquaredExponential:
+    """Return the kernel of a function with a value of its own for each value of a column.
 
     Rows with the same value are a group, and say next to nothing of those with the next one.
 
@@ -73,8 +73,7 @@ def with_groups(X: Array, column: int) -> Sum:
     """
     lengthscales = np.full(X.shape[-1], np.sqrt(X.shape[-1]))
     lengthscales[column] = max(0.5 * gap_of_values(X[:, column]), 2.0 * MIN_LENGTHSCALE)
-    function = _stationary(SquaredExponential, lengthscales, 0.5)
-    return Sum([one_kernel(X.shape[-1]), function])
+    return _stationary(SquaredExponential, lengthscales, 0.5)
 
 
 def seasons(X: Array, Y: Array) -> list[Kernel]:

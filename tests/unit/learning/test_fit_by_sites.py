@@ -275,6 +275,24 @@ def test_labels_that_change_fast_are_learned_as_from_the_right_lengthscale(rng):
     assert log_loss(y[500:], learned.predict_proba(X[500:])[:, 1]) < expected + 0.02
 
 
+@pytest.mark.slow
+def test_labels_of_one_group_say_more_of_each_other_than_of_the_next_one():
+    """A group is known by a value of its rows: half of what is lost without groups is gained.
+
+    Whether smooth kernels find the groups is chance: in this draw they do not.
+    """
+    rng = np.random.default_rng(2)
+    group, X = rng.integers(60, size=500), rng.normal(size=(500, 3))
+    X[:, 0] = np.round(rng.gamma(2.0, size=60), 3)[group]
+    of_groups = 2.5 * rng.normal(size=60)[group]
+    p = expit(1.5 * X[:, 1] + of_groups)
+    y = (rng.random(500) < p).astype(int)
+    found = gvi.GVIClassifier(random_state=0).fit(X[:400], y[:400]).predict_proba(X[400:])
+    average = np.mean(expit(1.5 * X[400:, 1, None] + 2.5 * rng.normal(size=1000)), axis=1)
+    known, blind, loss = (log_loss(y[400:], each) for each in (p[400:], average, found))
+    assert loss < 0.5 * (known + blind)
+
+
 @pytest.mark.slow  # `learn` twice, with all its candidates
 def test_labels_by_a_box_in_some_features_are_learned_from_few_rows(rng):
     """Trees know that the rows inside a box have one label, a stationary kernel does not."""
