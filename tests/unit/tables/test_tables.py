@@ -341,3 +341,20 @@ def test_parquet_is_read_and_written_in_parts(written, tmp_path):
     assert len(found) == N
     expected = gvi.load(written).predict(_table())
     assert_close(found["y_mean"], expected["y_mean"])
+
+
+@pytest.mark.slow
+def test_each_of_many_categories_has_an_effect_of_its_own(tmp_path, rng):
+    """The rarest are merged as indicators; a new subject is as uncertain as subjects differ."""
+    subject = rng.permutation(np.repeat(np.arange(60), 6))
+    effect, dose = 2.0 * rng.normal(size=60)[subject], rng.uniform(size=360)
+    names = [f"subject {each:02d}" for each in subject]
+    table = pd.DataFrame({"name": names, "dose": dose, "y": 3.0 * dose + effect})
+    table["y"] += 0.3 * rng.normal(size=360)
+    table[:300].to_csv(tmp_path / "data.csv", index=False)
+    model = learn_table(tmp_path / "data.csv", "y", held_out=0).model
+    found = model.predict(table[300:])
+    assert np.sqrt(np.mean(np.square(found["y_mean"] - table["y"][300:]))) < 0.6
+    unknown = model.predict(pd.DataFrame({"name": ["somebody"], "dose": [0.5]}))
+    assert float(unknown["y_sd"].iloc[0]) > 3.0 * float(found["y_sd"].median())
+    assert list(unknown["y_outside"]) == ["name"]
