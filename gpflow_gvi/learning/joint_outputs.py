@@ -155,7 +155,10 @@ def learn_jointly(
         calibration_fraction=0.0,
         row_numbers=np.repeat(rows, J)[~np.isnan(Y).reshape(-1)],
     )
-    unseen = None if validation_data is None else _rows(units, *observed(validation_data)[:2])
+    unseen = None
+    if validation_data is not None:
+        require_pair(validation_data, "outputs that are learned together", "validation_data")
+        unseen = _rows(units, *observed(validation_data)[:2])
     learned = Procedure(Split.of(_rows(units, X, Y), joint, unseen), joint).run()
     learned = _with_outputs(learned, units)
     if not len(held_out):

@@ -62,11 +62,11 @@ NOTHING_HELD_OUT = (
 )
 
 
-def require_pair(data: Any, option: str) -> None:
-    """Raise unless data are a pair, as an option needs them."""
+def require_pair(data: Any, option: str, name: str = "data") -> None:
+    """Raise unless data, an argument of this name, are a pair, as an option needs them."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise TypeError(
-            f"data is a {type(data).__name__}; with {option} it must be a pair of arrays (X, Y)."
+            f"{name} is a {type(data).__name__}; with {option} it must be a pair of arrays (X, Y)."
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gpflow
 import numpy as np
 import pytest
+import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 from scipy import stats
 
@@ -220,6 +221,13 @@ def test_rows_and_masks_of_what_is_observed():
 def test_what_cannot_be_meant_is_refused(Y, options, error, message):
     with pytest.raises(error, match=message):
         gvi.learn((np.arange(9.0)[:, None], Y), **options)
+
+
+def test_blocks_to_validate_with_are_refused_by_their_name(rng):
+    X, Y = rng.normal(size=(20, 1)), rng.normal(size=(20, 2))
+    blocks = tf.data.Dataset.from_tensor_slices((X, Y)).batch(10)
+    with pytest.raises(TypeError, match=r"^validation_data is a .*Dataset; with outputs that"):
+        gvi.learn((X, Y), outputs="correlated", validation_data=blocks)
 
 
 def test_a_coregionalisation_is_refused_with_the_way():
