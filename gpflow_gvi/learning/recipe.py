@@ -289,9 +289,8 @@ class Recipe:
                 functions.append([starts.one_kernel(D), starts.linear(D)])
             elif D > 1 and self.min_rows_of_relevance <= N:
                 functions.append([starts.relevant_first(X, Y), starts.linear(D)])
-        are_classes = Y.shape[-1] == 1
-        labels = np.equal(Y, np.unique(Y)).astype(X.dtype) if are_classes else Y
-        if D > 1 and (column := self._grouping_column(X, labels)) is not None:
+        indicators = np.equal(Y, np.unique(Y)).astype(X.dtype) if Y.shape[-1] == 1 else Y
+        if D > 1 and (column := self._grouping_column(X, indicators)) is not None:
             of_groups = starts.groups(X, column)
             functions.append([starts.shared_kernel(D), of_groups, starts.linear(D)])
         return [Sum([starts.constant_of_classes(), *each]) for each in functions]

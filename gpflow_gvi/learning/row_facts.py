@@ -130,15 +130,16 @@ def grouping_column(X: AnyNDArray, Y: AnyNDArray, level: float, max_gap: float) 
     The mean of the rows with a value is compared with what lies between the means of the values
     next to it. Such pseudo-residuals (Gasser, Sroka and Jennen-Steinmetz 1986), relative to their
     variances, and what rows with the same value differ by estimate the same variance if Y depends
-    smoothly on the column, and have about Fisher's distribution. A linear function is taken from Y
-    before.
+    smoothly on the column, and their ratio has about Fisher's distribution. A linear function is
+    taken from Y before, and rows of equal inputs count once.
 
     :param X: standardised inputs, [N, D].
     :param Y: standardised outputs, [N, J].
     :param level: the chance of a false alarm by any of the columns.
     :param max_gap: the largest distance of values next to each other.
     """
-    X, Y = X[:MAX_ROWS_OF_TEST], Y[:MAX_ROWS_OF_TEST]
+    _, first = np.unique(groups_of(X[:MAX_ROWS_OF_TEST]), return_index=True)
+    X, Y = X[first], Y[first]
     basis = np.column_stack([np.ones(len(X)), X])
     residual = Y - basis @ np.linalg.lstsq(basis, Y, rcond=1e-6)[0]
     chances = [_log_chance(x, residual) if gap_of_values(x) < max_gap else 0.0 for x in X.T]
@@ -147,15 +148,18 @@ def grouping_column(X: AnyNDArray, Y: AnyNDArray, level: float, max_gap: float) 
 
 
 def gap_of_values(x: AnyNDArray) -> float:
-    """Return the distance of the values of a column next to each other."""
+    """Return the median distance of the values of a column next to each other."""
     values = np.unique(x)
     return float(np.median(np.diff(values))) if len(values) > 1 else np.inf
 
 
 def _log_chance(x: AnyNDArray, Y: AnyNDArray) -> float:
-    """Return that of as large deviations of groups from a smooth function of x: [N], [N, J].
+    """Return the log of the chance that groups deviate as much from a smooth function of x.
 
     It is zero where there are too few values, or too few rows for each, to tell.
+
+    :param x: a column, whose values are the groups, [N].
+    :param Y: what a linear function leaves, [N, J].
     """
     values, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
     G, freedom = len(values), len(x) - len(values)
