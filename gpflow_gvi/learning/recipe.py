@@ -57,8 +57,8 @@ class Recipe:
     min_rows_of_relevance: int = 100
     """From this number of rows on a fit starts from lengthscales by the relevance in trees, too."""
     level_of_groups: float = 0.01
-    """Where no smooth function of any column fits the means of rows with equal values, by a test of
-    this level, there is a kernel with a value of its own for each of these, too."""
+    """Where no smooth function of a column fits the means of rows with equal values, by a test of
+    this level, a kernel has a function with a value of its own for each of these, too."""
     max_gap_of_groups: float = 0.2
     """Values that are farther apart, in standard units, are told apart by the other kernels."""
     max_rows_of_shared: int = 50
@@ -250,12 +250,12 @@ class Recipe:
         smooth: list[Kernel] = [starts.one_kernel(D)]
         if D > 1 and self.min_rows_of_relevance <= N:
             smooth.append(starts.relevant_first(X, Y))
+        if (column := self._grouping_column(X, Y)) is not None:
+            smooth = [each + starts.groups(X, column) for each in smooth]
         if self.sums and self.max_features_of_sums >= D:
             smooth = [*starts.sums(D), *smooth]
         if self.sums and self.max_rows_of_shared * D > N:
             smooth.append(starts.shared_kernel(D))
-        if (column := self._grouping_column(X, Y)) is not None:
-            smooth.append(starts.one_kernel(D) + starts.groups(X, column))
         return [each + starts.linear(D) for each in smooth]
 
     def _grouping_column(self, X: Array, Y: Array) -> int | None:
