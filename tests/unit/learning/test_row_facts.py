@@ -168,10 +168,10 @@ def test_growth_and_few_rows_have_no_gross_value(y):
     assert not len(gross_rows(y[:, None]))
 
 
-def _panel(rng, effect, columns=3):
+def _panel(rng, effect):
     """Forty subjects with five rows each, numbered in the second column: [200, 3], [200, 1]."""
     subject = rng.permutation(np.repeat(np.arange(40), 5))
-    X = rng.normal(size=(200, columns))
+    X = rng.normal(size=(200, 3))
     X[:, 0], X[:, 1] = np.round(X[:, 0], 1), subject / np.std(subject)
     Y = np.sin(X[:, :1]) + X[:, 2:3] + 0.3 * rng.normal(size=(200, 1))
     return X, Y + effect * rng.normal(size=40)[subject, None]
@@ -189,6 +189,13 @@ def test_a_smooth_function_of_rounded_columns_names_no_groups(rng):
     """The level of the test is that of its Monte Carlo, up to what neighbours have in common."""
     found = [grouping_column(*_panel(rng, 0.0), 0.05, 0.2) for _ in range(200)]
     assert np.mean([column is not None for column in found]) < 0.15
+
+
+def test_repeated_rows_are_no_groups(rng):
+    """Two rows of equal inputs differ by noise alone, and those of the next values in all else."""
+    X = np.repeat(rng.normal(size=(100, 3)), 2, axis=0)
+    Y = np.sin(X @ np.ones([3, 1])) + 0.1 * rng.normal(size=(200, 1))
+    assert grouping_column(X, Y, 0.01, 0.2) is None
 
 
 @pytest.mark.parametrize(
