@@ -56,7 +56,7 @@ class Procedure:
 
     def _run(self) -> Learned:
         split = self.split
-        validation = None if split.validation is None else split.standard(split.validation)
+        validation = split.standard_validation
         data = self.finish.training_data(split.train, split.stream)
         progress.now(f"{data.num_rows} rows")
         unused = data.D - len(data.features)
@@ -65,8 +65,7 @@ class Procedure:
         progress.found(**split.notes)
         if "repeated" in split.notes and len(np.unique(left_out_together(data.X))) == len(data.X):
             progress.found(apart=True)
-        may_pool = self.settings.pool and split.calibration is None
-        if may_pool and self._tempers_itself(validation) and self._has_candidates(data):
+        if self.settings.pool and self._tempers and self._has_candidates(data):
             return self._pooled(data)
         regulariser = self.hooks.regulariser(lambda: self.fit_regulariser(data, validation))
         return self.finish.finished(regulariser, data, validation)
@@ -75,7 +74,7 @@ class Procedure:
         """Return the regulariser that predicts best, conditioned on all rows."""
         settings = self.settings.regulariser
         if self._has_candidates(data):
-            judges = self._tempers_itself(validation) and len(data.X) > 1
+            judges = validation is None and self._tempers and len(data.X) > 1
             (only,) = members([self._fits(data)], is_free=False, mixes=False, judges=judges)
             return self.finish.condition(only.regulariser, data)
         if settings.predictors not in (None, RECIPE) or settings.noise == "varying":
@@ -115,21 +114,29 @@ class Procedure:
             return EvidenceFits(data, self.settings)
         return SiteFits(data, self.settings)
 
-    def _tempers_itself(self, validation: RegressionData | None) -> bool:
-        """Return True if P is tempered by predictions of its own rows."""
-        settings = self.settings
-        return validation is None and not settings.trains_q and settings.temper is not None
+    @property
+    def _tempers(self) -> bool:
+        """Whether P is Q as it is, and tempered."""
+        return not self.settings.trains_q and self.settings.temper is not None
 
     def _pooled(self, data: TrainingData) -> Learned:
-        """Return the candidates that predict best together, or the best one."""
+        """Return the candidates that predict best together, or the best one.
+
+        One alone is tempered and calibrated by rows that are set aside.
+        """
         mixes = is_gaussian(self.settings.likelihood) or self.settings.of_classes
+        mixes = mixes and not self.split.set_aside
         scales = [(self.finish, self._fits(data))]
         if (of_logs := self._on_log_scale()) is not None:
             logs = of_logs.training_data(of_logs.split.train, of_logs.split.stream)
             scales.append((of_logs, self._fits(logs)))
         found = members([fits for _, fits in scales], is_free=True, mixes=mixes, judges=True)
         parts = [
-            finish.finished(finish.condition(member.regulariser, fits.data), fits.data)
+            finish.finished(
+                finish.condition(member.regulariser, fits.data),
+                fits.data,
+                finish.split.standard_validation,
+            )
             for member in found
             for finish, fits in scales
             if fits is member.by
@@ -143,7 +150,9 @@ class Procedure:
         settings, Y = self.settings, self.split.train[1]
         if settings.likelihood is not None or not settings.standardise:
             return None
-        if settings.regulariser.predictors not in (None, RECIPE) or np.min(Y) <= 0.0:
+        if settings.regulariser.predictors not in (None, RECIPE) or any(
+            np.min(y) <= 0.0 for _, y in [self.split.train, *self.split.set_aside]
+        ):
             return None
         recipe = settings.regulariser.recipe
         if len(Y) < recipe.min_rows_of_logs:

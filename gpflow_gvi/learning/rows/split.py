@@ -136,6 +136,16 @@ class Split:
         X, Y = (np.concatenate(parts) for parts in zip(self.train, self.validation, strict=True))
         return X, Y
 
+    @property
+    def set_aside(self) -> list[Rows]:
+        """The rows that P is not fitted to: those to validate and those to calibrate with."""
+        return [rows for rows in (self.validation, self.calibration) if rows is not None]
+
+    @property
+    def standard_validation(self) -> Rows | None:
+        """The rows to validate with, in standard units."""
+        return None if self.validation is None else self.standard(self.validation)
+
     def with_inputs(self, function: Callable[[Array], Array]) -> Split:
         """Return the same split with a function applied to X in each part."""
 

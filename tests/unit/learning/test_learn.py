@@ -49,6 +49,13 @@ def test_predicts_in_original_units(learned):
     assert_estimates(ratio, 1.0, np.sqrt(2.0 / 400 + 2.0 / seen))
 
 
+@pytest.mark.parametrize("name", ["calibration_fraction", "validation_fraction"])
+def test_noise_is_predicted_by_a_constant_where_rows_are_set_aside(rng, name):
+    X, Y = rng.normal(size=(60, 3)), rng.normal(size=(60, 1))
+    mean, _ = gvi.learn((X, Y), **{name: 0.25}).predict_y(rng.normal(size=(50, 3)))
+    assert np.ptp(mean) < 1e-6
+
+
 def test_densities_are_those_of_the_predictions(learned):
     X, Y = _curve(20, seed=1)
     mean, variance = learned.predict_y(X)

@@ -87,6 +87,26 @@ def test_rows_that_are_not_positive(learned):
         learned.update(X, np.array([[0.0]]))
 
 
+@pytest.mark.parametrize("name", ["calibration_fraction", "validation_fraction"])
+def test_rows_that_are_set_aside_change_no_candidates(rng, name):
+    learned = gvi.learn(_rows(rng, 80), **{name: 0.25})
+    assert all(_is_of_logs(learned))
+    X, Y = _rows(rng, 1000)
+    lower, upper = learned.predict_interval(X, 0.9)
+    assert np.all(np.asarray(lower) > 0.0)
+    # The coverage by 20 rows has a Beta law of standard deviation 0.06.
+    assert np.mean((lower <= Y) & (upper >= Y)) > 0.75
+
+
+def test_rows_to_validate_with_that_are_not_positive_are_predicted(rng):
+    """They have no logarithms, though all rows to learn from have."""
+    X, Y = _rows(rng, 60)
+    validation = X[:20], np.where(Y[:20] < np.median(Y), 0.0, Y[:20])
+    learned = gvi.learn((X[20:], Y[20:]), validation_data=validation)
+    assert np.all(np.isfinite(learned.predict_log_density(validation)))
+    assert not any(_is_of_logs(learned))
+
+
 @pytest.mark.slow
 def test_y_of_either_sign_or_a_narrow_range_is_learned_as_it_is(rng):
     X = rng.uniform(-2.0, 2.0, size=(60, 1))
